@@ -1,6 +1,6 @@
-//! [`tokens`]: estimates the tokens of a request, for the APIs that count tokens in advance.
+//! [`tokens`]: estimates the tokens of a request, for APIs that count tokens before a request is sent.
 //!
-//! No tokenizer is used, since the tokenizer of an upstream's model is not known. Text is estimated as for
+//! No tokenizer is used, since the tokenizer of the upstream's model is unknown. Text is estimated as described for
 //! `max_instructions` (docs/teaching.md#budget).
 
 use toolwire_pipeline::{
@@ -9,17 +9,17 @@ use toolwire_pipeline::{
     pipeline::{Pipeline, Tally},
 };
 
-/// Tokens for the markup around a message.
+/// Tokens for the markup around one message.
 const PER_TURN: usize = 4;
 
-/// Tokens for an image or another file, whose size is not examined.
+/// Tokens for an image or another file. Its size is not examined.
 const PER_MEDIA: usize = 1_000;
 
-/// Bytes per token, for estimates from sizes alone.
+/// Assumed bytes per token, for estimates from sizes alone.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// The input and output tokens of a response: as the upstream counts them, or estimated if the upstream does not count
-/// them or the response was not read to the end. `input` is the estimate for the request.
+/// Returns the input and output tokens of a response as counted by the upstream. They are estimated if the upstream
+/// does not count them or the response was not read to its end. `input` is the estimate for the request.
 pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64) {
     let estimate = estimated_output(pipeline);
     let output = match (tally.output_tokens, tally.finish) {
@@ -29,25 +29,24 @@ pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64
     (tally.input_tokens.unwrap_or(input), output)
 }
 
-/// The estimated number of tokens that the model has written.
+/// Estimates the number of tokens that the model has written.
 pub(super) fn estimated_output(pipeline: &Pipeline) -> u64 {
     let written = pipeline.emitted_text().map_or(0, |text| text.written);
     written.div_ceil(BYTES_PER_TOKEN as u64)
 }
 
-/// The estimated tokens of the request `sent` to an upstream.
+/// Estimates the tokens of the request `sent` to an upstream.
 pub(super) fn tokens(sent: &Conversation) -> usize {
     measured(sent, |text| estimated_tokens(text), estimated_tokens)
 }
 
-/// Estimates the tokens from the lengths of the texts alone. This takes little time, since the texts are not decoded.
+/// Like [`tokens`], but from the lengths of the texts alone, which is fast because the texts are not decoded.
 pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
     let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
     measured(sent, |text| tokens(text.size()), |text| tokens(text.len()))
 }
 
-/// Adds up the tokens of the conversation. `texts` and `tokens` return the tokens of a message's text and of any other
-/// text.
+/// Adds up the tokens of a conversation. `texts` estimates the text of a message, and `tokens` any other text.
 fn measured(
     sent: &Conversation,
     texts: impl Fn(&Text) -> usize + Copy,

@@ -1,8 +1,8 @@
-//! [`Deadlines`]: the deadlines of one response, on one timer.
+//! [`Deadlines`]: all deadlines of one response, on a single timer.
 //!
-//! Each piece of a stream postpones two deadlines (the upstream's silence and our own), and resetting a timer costs
-//! more than parsing a token. So the timer is left unchanged: it may fire early, and then the deadlines are computed
-//! again. A token costs one reading of the clock.
+//! Each piece of a stream postpones two deadlines, for the upstream's silence and for toolwire's own, and resetting a
+//! timer costs more than parsing a token. The timer therefore stays as it is: it may fire early, and then the deadlines
+//! are computed again. A token costs one reading of the clock.
 
 use std::{
     pin::Pin,
@@ -13,38 +13,36 @@ use std::{
 use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Time within which an upstream should close the body after its end mark. After that, the connection is given up. It
-/// is enough for the last chunk to arrive, so that the connection can be reused.
+/// How long an upstream may take to close the body after its end marker, before the connection is given up. Enough for
+/// the last chunk to arrive, so that the connection can be reused.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// Time within which an upstream should end the body after its finish reason or its end mark, if only one of them came.
-/// A server that has sent everything ends the body immediately; token counts may take a moment.
+/// How long an upstream may take to end the body if only the finish reason or only the end marker came. A server that
+/// has sent everything ends the body immediately; token counts may take a moment.
 const END: Duration = Duration::from_secs(3);
 
-/// Multiple of `idle` for which an upstream may send nothing but comments and white space. They show that the upstream
-/// is alive, not that it works.
+/// How long an upstream may send nothing but comments and white space, as a multiple of `idle`. They show that the
+/// upstream is alive, but not that it works.
 pub(super) const FILLER: u32 = 10;
 
-/// A deadline that can pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deadline {
     /// Nothing was sent to the client for `keep_alive`.
     KeepAlive,
     /// The upstream has sent nothing for `idle`.
     Idle,
-    /// The upstream has sent nothing but comments and white space for ten times `idle`.
+    /// The upstream has sent nothing but comments and white space for [`FILLER`] times `idle`.
     Filler,
     /// The response has no content yet, and another target could answer instead.
     FirstContent,
-    /// The whole response took too long.
+    /// The response took longer than `total`.
     Total,
-    /// The upstream did not end the body after its end mark.
+    /// The upstream did not end the body after its end marker.
     Linger,
     /// The upstream did not end a body whose end would have completed the response.
     Unended,
 }
 
-/// The deadlines of a response.
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct Deadlines {
@@ -54,7 +52,7 @@ pub(super) struct Deadlines {
     written: Instant,
     idle: Duration,
     received: Option<Instant>,
-    /// Time at which the upstream last sent anything but filler.
+    /// When the upstream last sent anything other than comments and white space.
     received_content: Option<Instant>,
     content: Option<Instant>,
     total: Option<Instant>,
@@ -63,8 +61,8 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Creates deadlines that start now. Without `keep_alive`, as for responses that are not streamed,
-    /// [`Deadline::KeepAlive`] never passes.
+    /// Creates deadlines that start now. Without `keep_alive`, as for non-streaming responses, [`Deadline::KeepAlive`]
+    /// never passes.
     pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
         let now = Instant::now();
         let total = total.and_then(|total| now.checked_add(total));
@@ -86,14 +84,14 @@ impl Deadlines {
         deadlines
     }
 
-    /// Adds a limit for the first content of the response.
+    /// Adds a time limit for the first content of the response.
     pub(super) fn expecting_content(mut self, limit: Option<Duration>) -> Self {
         self.content = limit.and_then(|limit| Instant::now().checked_add(limit));
         self
     }
 
-    /// Restarts the upstream's idle time: it has sent something, and more is expected. `is_filler`: whether it was
-    /// only comments or white space.
+    /// Restarts the idle time: the upstream has sent something, and more is expected. `is_filler` says whether it
+    /// consisted only of comments or white space.
     pub(super) fn on_upstream_data(self: Pin<&mut Self>, is_filler: bool) {
         let this = self.project();
         let now = Instant::now();
@@ -102,7 +100,7 @@ impl Deadlines {
         *this.end = None;
     }
 
-    /// Suspends the idle time: nothing is expected from the upstream until it responds to another request.
+    /// Suspends the idle time until the upstream responds to another request.
     pub(super) fn on_upstream_request(self: Pin<&mut Self>) {
         let this = self.project();
         *this.received = None;
@@ -110,40 +108,40 @@ impl Deadlines {
         *this.end = None;
     }
 
-    /// Sets the idle time of a new upstream.
+    /// Sets the idle time for another upstream.
     pub(super) fn expect_within(self: Pin<&mut Self>, idle: Duration) {
         *self.project().idle = idle;
     }
 
-    /// Sets the limit for the first content of the upstream's response, counted from now.
+    /// Sets the time limit for the first content, starting now.
     pub(super) fn expect_content(self: Pin<&mut Self>, limit: Option<Duration>) {
         *self.project().content = limit.and_then(|limit| Instant::now().checked_add(limit));
     }
 
-    /// Restarts the keep-alive time: something is sent to the client.
+    /// Restarts the keep-alive time because something is sent to the client.
     pub(super) fn on_client_write(self: Pin<&mut Self>) {
         *self.project().written = Instant::now();
     }
 
-    /// Restarts the keep-alive time without another reading of the clock: what the upstream sent just now is passed
-    /// on.
+    /// Restarts the keep-alive time because the upstream's latest data is passed on. Reuses the time of that data
+    /// instead of reading the clock.
     pub(super) fn on_forward(self: Pin<&mut Self>) {
         let this = self.project();
         *this.written = this.received.map_or(*this.written, |last| last.max(*this.written));
     }
 
-    /// Keeps only [`Deadline::Linger`], since the response is complete.
+    /// Leaves only [`Deadline::Linger`], since the response is complete.
     pub(super) fn linger(self: Pin<&mut Self>) {
         *self.project().linger = Some(Instant::now() + LINGER);
     }
 
-    /// Sets the deadline for the end of the body, which makes the response, or this hop, complete.
+    /// Starts to wait for the end of the body, which completes the response or the hop.
     pub(super) fn await_end(self: Pin<&mut Self>) {
         let end = self.project().end;
         *end = end.or_else(|| Instant::now().checked_add(END));
     }
 
-    /// Ready when the next deadline passes.
+    /// Returns the next deadline when it passes.
     pub(super) fn poll_deadline(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
         let Some((at, deadline)) = self.next() else { return Poll::Pending };
         loop {
@@ -159,7 +157,7 @@ impl Deadlines {
         }
     }
 
-    /// Ready when the limit for the whole response is exceeded; ignores all other deadlines.
+    /// Ready when the response has taken longer than `total`. Ignores all other deadlines.
     pub(super) fn poll_total(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.total else { return Poll::Pending };
         let mut sleep = self.project().sleep;

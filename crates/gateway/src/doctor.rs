@@ -1,7 +1,7 @@
-//! Requests each upstream's list of models, and explains in one line any problem that it finds.
+//! Requests each upstream's list of models, and explains problems in one line each.
 //!
-//! Nothing is generated. If an upstream has no list of models, its base URL is requested: any response shows at least
-//! that a server is there.
+//! Nothing is generated. For an upstream without a list of models, the base URL is requested instead: any response
+//! shows that there is a server.
 
 use std::{
     fmt, io,
@@ -23,39 +23,35 @@ use super::{
 use toolwire_config::{Config, Upstream};
 use toolwire_pipeline::{dialect::Dialect, wire::suggest::nearest_names};
 
-/// Time limit for one request, and for the search for a better base URL.
+/// Time limit for a request, and for the search for a better base URL.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time limit for resolving a name, and for connecting to a server, while the failing step is being located.
+/// Time limit for resolving a name or for connecting, while the step that fails is being located.
 const STEP: Duration = Duration::from_secs(3);
 
 /// Maximum size in bytes of a list of models.
 const MAX_BODY: usize = 4 << 20;
 
-/// Path suffixes of base URLs, which are often missing or superfluous.
+/// Path suffixes that base URLs often lack, or have by mistake.
 const ENDS: [&str; 6] = ["/v1", "/api/v1", "/openai/v1", "/api", "/v1beta", ""];
 
-/// The findings about one upstream.
 #[derive(Debug)]
 pub struct Diagnosis {
-    /// The upstream's name.
     pub upstream: String,
-    /// The requested URL.
+    /// The URL that was requested.
     pub address: String,
-    /// Duration of the request.
+    /// How long the request took.
     pub took: Duration,
-    /// Whether the upstream works.
     pub verdict: Result<Health, Fault>,
-    /// Possible problems of a working upstream.
+    /// Possible problems, although the upstream works.
     pub warnings: Vec<String>,
 }
 
-/// An upstream that answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Health {
-    /// The upstream lists this number of models.
+    /// The number of models that the upstream lists.
     Lists(usize),
-    /// The upstream answered with this status. It is not known to have a list of models.
+    /// The status of the response. The upstream is not known to have a list of models.
     Reachable(StatusCode),
 }
 
@@ -74,32 +70,31 @@ impl fmt::Display for Health {
 /// A problem with an upstream, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The part that failed.
     pub part: Part,
-    /// The message, in a few words.
+    /// A message of a few words.
     pub message: String,
 }
 
 /// The part of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The configuration: no request can be built.
+    /// No request can be built from the configuration.
     Settings,
     /// The name cannot be resolved.
     Dns,
-    /// No TCP connection.
+    /// No TCP connection can be opened.
     Tcp,
-    /// The HTTP proxy opens no connection.
+    /// The HTTP proxy does not open a connection.
     Proxy,
-    /// No TLS on the connection.
+    /// The TLS handshake fails.
     Tls,
-    /// The server refuses the key.
+    /// The server rejects the key.
     Key,
-    /// The server has no resource at the path.
+    /// The server has nothing at the path.
     Path,
-    /// The response does not have the dialect's form.
+    /// The response does not have the format of the dialect.
     Dialect,
-    /// The server itself.
+    /// The server fails.
     Server,
 }
 
@@ -119,14 +114,14 @@ impl fmt::Display for Part {
     }
 }
 
-/// Checks all upstreams at the same time. Returns the findings in the configuration's order.
+/// Checks all upstreams concurrently. The results are in the order of the configuration.
 pub async fn examine(config: &Config) -> Vec<Diagnosis> {
     join_all(config.upstreams.iter().map(|upstream| examine_one(upstream, config))).await
 }
 
 async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
     let list = match (upstream.dialect(), &upstream.api_key) {
-        // Listing models needs an API key; a session does not authorize it.
+        // Listing models requires an API key; a session is not enough.
         (Dialect::Lumo, None) => None,
         _ => upstream.check_endpoint(),
     };
@@ -153,11 +148,10 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
     Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
 }
 
-/// The result of requesting a list of models.
+/// The response to a request for the list of models.
 enum Listed {
-    /// The names of the upstream's models.
     Names(Vec<String>),
-    /// No list, which some servers of the dialect do not have. Contains the status of the response.
+    /// There is no list, with this status. Some servers of the dialect have none.
     Nothing(StatusCode),
 }
 
@@ -178,7 +172,7 @@ async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fa
     }
 }
 
-/// Returns the status of the base URL. Any response will do.
+/// Requests the base URL and returns the status of the response, whatever it is.
 async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     match get.fetch(upstream.base_url.clone()).await {
         Ok(_) | Err(GetError::Answer(_)) => Ok(StatusCode::OK),
@@ -187,7 +181,7 @@ async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     }
 }
 
-/// Whether the status means that there is no resource at the path.
+/// Whether the status says that there is nothing at the path.
 fn is_missing(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
 }
@@ -231,7 +225,7 @@ async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
     Fault { part, message }
 }
 
-/// Searches for a base URL of the same server that has a list of models.
+/// Searches the same server for a base URL that has a list of models.
 async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
     let path = upstream.base_url.path().trim_end_matches('/');
     let root = ENDS.iter().filter(|end| !end.is_empty()).find_map(|end| path.strip_suffix(end));
@@ -253,10 +247,11 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
     None
 }
 
-/// Finds the step at which the connection to an unreachable upstream failed. `why`: the failure of the request.
+/// Finds the step at which the connection to an unreachable upstream failed. `why` describes the failure of the
+/// request.
 async fn unreachable(upstream: &Upstream, why: &str) -> Fault {
     if let Some(proxy) = &upstream.proxy {
-        // What happens beyond the proxy is known only to the proxy.
+        // Steps beyond the proxy cannot be examined from here.
         let part = match timeout(STEP, connect(upstream)).await {
             Ok(Ok(())) => Part::Server,
             Ok(Err(error)) if error.to_string().contains("certificate") => Part::Tls,
@@ -279,7 +274,7 @@ async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
     };
     let mut refused = None;
     for address in addresses {
-        // The connection is closed immediately, since the server may serve only one at a time.
+        // Closed immediately, since the server may serve only one connection at a time.
         match in_time(TcpStream::connect(address)).await.map(drop) {
             Ok(()) => return fault_behind_tcp(upstream, why).await,
             Err(error) => refused = Some(format!("no connection to {address}: {error}")),
@@ -288,7 +283,7 @@ async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Tcp, message: refused.unwrap_or_else(|| why.to_owned()) }
 }
 
-/// Finds out what is wrong with a server that accepts connections but does not answer.
+/// Finds out why a server that accepts connections does not respond.
 async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
     if is_tls && !timeout(STEP, connect(upstream)).await.is_ok_and(|connected| connected.is_ok()) {
@@ -302,7 +297,7 @@ async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Server, message: why.to_owned() }
 }
 
-/// Whether the server speaks TLS, with any certificate, at the port of a base URL without TLS.
+/// Whether the server speaks TLS, with any certificate, although the base URL is without TLS.
 async fn speaks_tls(upstream: &Upstream) -> bool {
     let mut other = upstream.clone();
     let mut parts = upstream.base_url.clone().into_parts();
@@ -332,14 +327,14 @@ async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     timeout(STEP, step).await.unwrap_or_else(late)
 }
 
-/// Whether a model that is listed as `listed` may be requested as `wanted`: Ollama adds a tag
-/// (docs/protocols/ollama.md#models), and Google may add the prefix `models/` (docs/protocols/gemini.md#models).
+/// Whether the model `wanted` is listed as `listed`. Ollama's lists add a tag to the name
+/// (docs/protocols/ollama.md#models), and Google's may add the prefix `models/` (docs/protocols/gemini.md#models).
 fn names_same(listed: &str, wanted: &str) -> bool {
     let [listed, wanted] = [listed, wanted].map(|name| name.strip_prefix("models/").unwrap_or(name));
     listed == wanted || listed.strip_suffix(":latest") == Some(wanted)
 }
 
-/// The configured models that the upstream does not list.
+/// Returns the configured models that the upstream does not list.
 fn unlisted(names: &[String], upstream: &Upstream, config: &Config) -> Vec<String> {
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let models = config.models.iter().filter(|model| model.upstream.name == upstream.name);

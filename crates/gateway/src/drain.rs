@@ -1,9 +1,9 @@
-//! [`Drain`]: stops a server gracefully.
+//! [`Drain`]: graceful shutdown of a server.
 //!
-//! The shutdown has four steps. First the server only reports that it is not ready, so that balancers send requests
-//! elsewhere. Then new requests are refused, and connections without an open response are closed. Open responses
-//! continue until the deadline. Responses that are still open shortly before it are *cut*: they end with an error
-//! that says so. The usual cause of a shutdown is a signal: [`terminated`].
+//! A shutdown has four steps. First, the server only reports that it is not ready, so that load balancers send requests
+//! elsewhere. Second, it refuses new requests, and closes connections without an open response. Third, open responses
+//! continue until the deadline. Fourth, responses that are still open shortly before the deadline are *cut*: they end
+//! with an error that says so. Shutdowns usually start with a signal, see [`terminated`].
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use tokio::{
 
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The state of a server's shutdown, shared by its threads and their requests.
+/// The state of a server's shutdown, shared by its threads and requests.
 #[derive(Debug, Default)]
 pub struct Drain {
     announced: Signal,
@@ -31,12 +31,12 @@ pub struct Drain {
     cut: Signal,
 }
 
-/// The failure for a request that arrives, or is still incomplete, when the server stops.
+/// The failure of a request that arrives, or is still incomplete, when the server stops.
 pub fn refusal() -> Failure {
     Failure::new(Kind::Draining, "toolwire is shutting down").with_retry_after("1")
 }
 
-/// An event that happens once.
+/// An event that occurs once.
 #[derive(Debug, Default)]
 struct Signal {
     given: AtomicBool,
@@ -44,24 +44,24 @@ struct Signal {
 }
 
 impl Drain {
-    /// Announces the shutdown: the server is no longer ready, but still serves.
+    /// Announces the shutdown. The server still serves, but reports that it is not ready.
     pub(super) fn announce(&self) {
         let _ = self.announced.give();
     }
 
-    /// Whether balancers should send requests.
+    /// Whether load balancers should send requests.
     pub(super) fn is_ready(&self) -> bool {
         !self.announced.is_given() && self.is_serving()
     }
 
-    /// Begins the shutdown: new requests are refused.
+    /// Starts to refuse new requests.
     pub(super) fn begin(&self) {
         let _ = self.begun.give();
     }
 
     /// Ends all open responses.
     pub(super) fn cut(&self) {
-        // Every thread calls this; the first one logs it.
+        // Called by every thread, but logged once.
         if self.cut.give() {
             tracing::warn!("open responses are cut off");
         }
@@ -72,19 +72,19 @@ impl Drain {
         !self.begun.is_given()
     }
 
-    /// Becomes ready with [`Drain::begin`].
+    /// Becomes ready on [`Drain::begin`].
     pub fn when_begun(&self) -> SignalFuture {
         self.begun.when_given()
     }
 
-    /// Becomes ready with [`Drain::cut`].
+    /// Becomes ready on [`Drain::cut`].
     pub fn when_cut(&self) -> SignalFuture {
         self.cut.when_given()
     }
 }
 
 impl Signal {
-    /// Gives the signal. Returns `true` the first time.
+    /// Returns `true` the first time.
     fn give(&self) -> bool {
         let is_first = !self.given.swap(true, Ordering::AcqRel);
         self.waiting.notify_waiters();
@@ -97,12 +97,12 @@ impl Signal {
 
     fn when_given(&self) -> SignalFuture {
         let notified = Arc::clone(&self.waiting).notified_owned();
-        // Read after the registration, so that a signal in between is not missed.
+        // Checked after the registration, so that no signal in between is missed.
         SignalFuture { notified, already: self.is_given() }
     }
 }
 
-/// Waits for a step of a [`Drain`].
+/// Waits for a step of a shutdown.
 #[derive(Debug)]
 #[pin_project]
 pub struct SignalFuture {
@@ -125,11 +125,11 @@ impl Future for SignalFuture {
     }
 }
 
-/// Listens for SIGTERM and SIGINT. The returned future is ready when `times` of these signals have arrived. Must be
-/// called inside a runtime.
+/// Listens for SIGTERM and SIGINT. The returned future becomes ready after `times` such signals. Must be called inside
+/// a runtime.
 ///
 /// # Errors
-/// If it is not possible to listen for the signals.
+/// If no listener can be installed.
 pub fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

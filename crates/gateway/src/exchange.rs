@@ -1,11 +1,11 @@
-//! [`Exchange`]: a client's request prepared for an upstream, and the pipeline for the response.
+//! [`Exchange`]: a client's request prepared for an upstream, and the pipeline for its response.
 //!
 //! ```text
 //! body ─decode─▶ Conversation ─model entry─▶ (instruct) ─encode─▶ UpstreamRequest
 //!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
 //! ```
 //!
-//! Here the proxy combines the stages for a request; `fixture::replay` does the same for a recorded response.
+//! This is where the proxy combines the stages for a request. `fixture::replay` does the same for a recorded response.
 
 mod teaching;
 
@@ -35,38 +35,35 @@ use toolwire_pipeline::{
 /// Everything that an exchange needs.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// The client's dialect.
     pub(super) dialect: ClientDialect,
-    /// Names of the tools for which `max_instructions` left no room.
+    /// Names of the tools that did not fit into `max_instructions`.
     pub(super) left_out: Vec<String>,
-    /// The client's request, before instructions are added to it.
+    /// The client's request before instructions are added.
     pub(super) conversation: Arc<Conversation>,
-    /// The request to the upstream.
     pub(super) request: UpstreamRequest,
     /// Whether the response starts inside reasoning, if the prompt determines that.
     pub(super) starts_in_reasoning: Option<bool>,
-    /// The form of the response for the client.
+    /// How the client wants the response.
     pub(super) answering: Answering,
     /// Decides how to continue after a hop, if the model's rules allow several hops.
     pub(super) hops: Option<Box<dyn DecideHop>>,
-    /// The hosted tools that are offered to the model, if there are any.
+    /// The hosted tools offered to the model, if there are any.
     pub(super) hosted: Option<Arc<HostedTurn>>,
-    /// Keeps the state of the response that the upstream needs back.
+    /// Stores the state that the upstream needs back.
     pub(super) keeper: Option<Keeper>,
-    /// The command in the newest message, which is answered without the upstream.
+    /// The command in the newest message, which is executed in place of a request to the upstream.
     pub(super) command: Option<Command>,
     /// The body of the upstream's response, if it is known without a request.
     pub(super) made: Option<Bytes>,
 }
 
 impl Exchange {
-    /// Whether an upstream is asked for the response.
+    /// Whether a request is sent to an upstream.
     pub(super) fn asks_upstream(&self) -> bool {
         self.command.is_none() && self.made.is_none()
     }
 }
 
-/// State that requests share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharedState<'s> {
     pub(super) config: &'s Arc<Config>,
@@ -89,8 +86,7 @@ pub(super) struct DecodedRequest<'r> {
     pub(super) stamp: Stamp,
 }
 
-/// Decodes a request for a model's response. The choice among its tools is checked later, when hosted tools have also
-/// been declared.
+/// Decodes a request for a model's response. The tool choice is checked later, once hosted tools have been declared.
 ///
 /// # Errors
 /// [`Kind::Request`]
@@ -107,7 +103,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversatio
 /// server.
 pub(super) const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prompt_logprobs"];
 
-/// Checks that a request does not multiply the upstream's work by more than `max`.
+/// Checks that no field of a request multiplies the upstream's work by more than `max`.
 ///
 /// # Errors
 /// [`Kind::Request`]
@@ -116,15 +112,15 @@ pub(super) fn check_multipliers(conversation: &Conversation, max: usize) -> Resu
     given.try_for_each(|(name, value)| check_multiplier(name, value, max))
 }
 
-/// Checks one of [`MULTIPLIERS`].
+/// Checks the value of one of the [`MULTIPLIERS`].
 ///
 /// # Errors
 /// [`Kind::Request`]
 pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize) -> Result<(), Failure> {
-    // Servers also read strings as numbers.
+    // Servers also accept numbers as strings.
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     let Some(number) = number else { return Ok(()) };
-    // Some servers interpret a negative number as the maximum.
+    // Some servers treat a negative number as the maximum.
     if (0.0..=u32::try_from(max).map_or(f64::MAX, f64::from)).contains(&number) {
         return Ok(());
     }
@@ -134,9 +130,8 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 
 /// Prepares a request for its upstream.
 ///
-/// # Errors
-/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for a request that its upstream or its chat template
-/// cannot handle, [`Kind::Internal`] if the template fails.
+/// [`Kind::NotFound`] for an unknown model; [`Kind::Request`] for a request that the upstream or the chat template
+/// cannot handle; [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(
     SharedState { config, capabilities, states, execution }: SharedState<'_>,
     request: DecodedRequest<'_>,
@@ -206,7 +201,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Finds the command in the conversation, or declares the hosted tools in it.
+/// Finds the command in the conversation, or else declares the hosted tools in it.
 pub(super) fn host(
     execution: &Arc<Execution>,
     model: &Model,
@@ -233,8 +228,8 @@ pub(super) fn host(
     (None, execution.offer(conversation, &unserved, asker))
 }
 
-/// Checks the client's choice among all declared tools. If the choice is a server's tool and cannot be passed on, it is
-/// dropped: the model decides among the other tools. Returns whether the choice was changed.
+/// Checks the client's tool choice against all declared tools. If the client chose a server tool that cannot be passed
+/// on, the choice is dropped and the model may choose. Returns whether the choice was changed.
 ///
 /// # Errors
 /// [`Kind::Request`] if the choice cannot be satisfied.
@@ -272,7 +267,7 @@ fn own_states(model: &Model, states: &Arc<TurnStates>, owner: Owner) -> Option<O
     states.of(owner, &model.upstream.name, model.wants_back())
 }
 
-/// The declared server tools that do not run: the upstream neither receives them nor has such tools of its own.
+/// Returns the declared server tools that will not run, because the upstream neither receives them nor has such tools.
 fn left_out_tools(model: &Model, conversation: &Conversation) -> Vec<String> {
     let is_sent = sends_server_tools(model, conversation);
     let runs = |tool: &str| model.settings.server_tools.iter().any(|own| tool.starts_with(own.as_str()));
@@ -286,8 +281,8 @@ fn sends_server_tools(model: &Model, conversation: &Conversation) -> bool {
     !conversation.rest.foreign_keys(upstream).any(|key| key == "tools")
 }
 
-/// The rules for a response of the model that a client requests as `asked`. `answering`: the form of the response.
-/// `starts_in_reasoning`: whether the prompt, if there is one, ends inside reasoning.
+/// Creates the rules for a response of `model`, which the client requested as `asked`. `answering` says how the client
+/// wants the response, and `starts_in_reasoning` whether its prompt, if there is one, ends inside reasoning.
 pub(super) fn rules<'m>(
     model: &'m Model,
     asked: &str,
@@ -309,7 +304,7 @@ pub(super) fn rules<'m>(
 /// Finds the configuration's entry that serves `conversation`.
 ///
 /// # Errors
-/// [`Kind::NotFound`] if no entry does.
+/// [`Kind::NotFound`] if there is none.
 pub(super) fn model<'c>(
     config: &'c Config,
     dialect: ClientDialect,
@@ -318,8 +313,8 @@ pub(super) fn model<'c>(
     config.model(&conversation.model).ok_or_else(|| dialect.side().unknown_model(&conversation.model))
 }
 
-/// Refuses a request for several choices unless the upstream itself generates them and its tool calls are native: the
-/// text of several choices is not searched for calls.
+/// Refuses a request for several choices, unless the upstream generates them itself and its tool calls are native: the
+/// texts of several choices are not searched for calls.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
     let is_taught = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
     if conversation.choices.unwrap_or(1) > 1 && (is_taught || !model.upstream.options.side().gives_choices())

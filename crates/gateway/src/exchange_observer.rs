@@ -1,4 +1,4 @@
-//! [`ExchangeObserver`]: observes the course of an exchange for an extension.
+//! [`ExchangeObserver`]: lets an extension observe an exchange.
 
 use std::{fmt, time::Duration};
 
@@ -9,35 +9,33 @@ use toolwire_execution::ExchangeId;
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::pipeline::{EmittedText, Tally};
 
-/// Observes one exchange, or its part with one model. The methods are called on the data path, so they must not
-/// block.
+/// Observes one exchange, or its part with one model. The methods are called on the data path and must not block.
 pub trait ExchangeObserver: fmt::Debug + Send + Sync {
-    /// Returns an observer of the exchange's contents, which may be captured. `None` if they are not observed.
+    /// Returns a watch for the contents of the exchange. `None` if the contents are not observed.
     fn watch(&self, opening: &Opening<'_>, redactor: &Redactor) -> Option<Box<dyn Watch>>;
 
-    /// The upstream is asked again.
+    /// Called for each request to the upstream.
     fn hop_started(&self);
 
-    /// The hop has ended.
     fn hop_ended(&self, result: HopResult<'_>);
 
-    /// The client gets the first content. `after`: the time since the request to the upstream.
+    /// Called when the client receives the first content, `after` the request to the upstream.
     fn content_began(&self, after: Duration);
 
-    /// Progress of the text, and how many of its bytes are `held` back. Called from time to time.
+    /// Called from time to time with the amount of text, and with the number of bytes that are `held` back.
     fn progressed(&self, text: &EmittedText, held: u64);
 
-    /// The exchange is over, unless another model is asked. Called once, last.
+    /// Called once, at the end. The exchange may still restart with another model.
     fn ended(&self, end: &ExchangeEnd<'_>);
 }
 
-/// Facts that are known when an exchange begins.
+/// What is known when an exchange begins.
 #[derive(Debug)]
 pub struct ExchangeBegin<'a> {
     pub exchange: &'a ExchangeId,
-    /// The model that was requested.
+    /// The model that the client requested.
     pub model: &'a str,
-    /// A short mark of the client's key, or its name.
+    /// A short fingerprint of the client's key, or its name.
     pub key: Option<&'a str>,
     /// The client's dialect.
     pub client: &'static str,
@@ -45,13 +43,12 @@ pub struct ExchangeBegin<'a> {
     pub upstream_dialect: &'static str,
     /// The model's name at the upstream.
     pub upstream_model: &'a str,
-    /// Whether it begins with a request to the upstream.
+    /// Whether the exchange begins with a request to the upstream.
     pub asks_upstream: bool,
-    /// Which contents are kept, as a value of the setting.
+    /// Which contents are captured, as a value of the setting.
     pub captured: &'static str,
 }
 
-/// The end of a hop.
 #[derive(Debug)]
 pub struct HopResult<'a> {
     pub finish: &'a str,
@@ -62,18 +59,17 @@ pub struct HopResult<'a> {
     pub tally: &'a Tally,
 }
 
-/// The end of an exchange.
 #[derive(Debug)]
 pub struct ExchangeEnd<'a> {
     /// `done`, `error` or `cancelled`.
     pub state: &'static str,
-    /// The code of the failure.
+    /// The failure's code.
     pub code: Option<&'a str>,
-    /// The message of the failure.
+    /// The failure's message.
     pub message: Option<&'a str>,
     pub finish: &'a str,
     pub tally: &'a Tally,
     pub millis: u64,
-    /// Milliseconds from the start until the first byte was sent.
+    /// Milliseconds until the first byte was sent.
     pub first_byte_millis: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! [`Extension`]: adds paths and observers of exchanges to a server. The admin API is an extension.
+//! [`Extension`]: adds paths and exchange observers to a server. The admin API is an extension.
 //!
 //! ```text
 //! program ─▶ Extension ─configured─▶ ConfiguredExtension (one for each configuration) ─▶ responses, ExchangeObserver
@@ -25,54 +25,52 @@ use toolwire_config::{Changes, Config};
 use toolwire_execution::{Audit, Execution, Observer};
 use toolwire_pipeline::failure::Failure;
 
-/// The part of an extension that lasts as long as the server.
+/// The part of an extension that lives as long as the server.
 pub trait Extension: fmt::Debug + Send + Sync {
-    /// Returns the observer of everything published on the event bus. Called once, when the bus is created.
+    /// Returns the observer of all events on the bus. Called once, when the bus is created.
     fn bus_observer(&self) -> Observer;
 
-    /// Creates the extension for a configuration, if it enables the extension and the previous configuration did not.
+    /// Creates the extension for a configuration that enables it after one that did not. `None` if it stays disabled.
     ///
     /// # Errors
-    /// If it cannot start.
+    /// If the extension cannot start.
     fn configured(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>>;
 }
 
-/// An extension with one configuration. All threads share it.
+/// An extension under one configuration, shared by all threads.
 pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
-    /// Creates the extension for the configuration that replaces this one, if the new configuration enables it.
+    /// Creates the extension for the configuration that replaces this one. `None` if that configuration disables it.
     ///
     /// # Errors
-    /// If it cannot start. This one then stays in use.
+    /// If the extension cannot start. This one then stays in use.
     fn renewed(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>>;
 
-    /// Called when a configuration with these `changes` has replaced this one.
+    /// Called when another configuration, with these `changes`, has replaced this one.
     fn replaced(&self, changes: &Changes);
 
-    /// The route for a URL's path, if the path belongs to the extension.
+    /// Returns the route of a URL path. `None` if the path does not belong to the extension.
     fn route(&self, path: &str) -> Option<ExtensionRoute>;
 
     /// Responds to a request for one of the extension's paths.
     fn respond<'r>(&'r self, request: ExtensionRequest<'r>) -> Responding<'r>;
 
-    /// Returns an observer for an exchange that starts, or starts again with another model. `None` if the extension
-    /// does not observe it.
+    /// Returns an observer for an exchange that starts, or restarts with another model. `None` if it is not observed.
     fn observe(&self, begin: &ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>;
 }
 
-/// The parts of a service that are available to an extension.
+/// The parts of a service that an extension may use.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceParts<'s> {
     pub config: &'s Arc<Config>,
-    /// The stage that runs hosted tools, if it exists.
+    /// The stage that runs hosted tools, if there is one.
     pub execution: Option<&'s Arc<Execution>>,
-    /// The bus of events, if there may be subscribers.
+    /// The event bus, if there may be subscribers.
     pub audit: Option<&'s Arc<Audit>>,
     pub keys: &'s Arc<Keys>,
     pub metrics: &'s Arc<Metrics>,
     pub reloads: &'s Reloads,
 }
 
-/// A request for a path of an extension.
 #[derive(Debug)]
 pub struct ExtensionRequest<'r> {
     pub route: ExtensionRoute,
@@ -83,7 +81,7 @@ pub struct ExtensionRequest<'r> {
     pub access: Access,
 }
 
-/// The body of a request. Reading it is optional.
+/// The body of a request. It need not be read.
 #[derive(Debug)]
 pub struct RequestBody<'r> {
     pub(super) body: Incoming,
@@ -94,7 +92,7 @@ impl RequestBody<'_> {
     /// Reads the body, up to `max` bytes, or up to the configured limit.
     ///
     /// # Errors
-    /// If it is too long, too slow or broken, or there is no memory for it.
+    /// If the body is too long, too slow or incomplete, or if there is no memory for it.
     pub async fn read(
         self,
         service: &Service,
@@ -107,5 +105,4 @@ impl RequestBody<'_> {
     }
 }
 
-/// A pending response.
 pub type Responding<'r> = Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send + 'r>>;

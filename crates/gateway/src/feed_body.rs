@@ -1,4 +1,4 @@
-//! [`FeedBody`]: an SSE stream of toolwire's own, with comments that keep it alive.
+//! [`FeedBody`]: an SSE stream of toolwire's own, with keep-alive comments.
 
 use std::{
     fmt,
@@ -13,17 +13,16 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::drain::SignalFuture;
 use crate::observe::{Access, Outcome};
 
-/// The source of a stream's events.
 pub trait FeedSource: fmt::Debug + Send {
-    /// The next events, as they are sent. `None` ends the stream.
+    /// Returns the next events, encoded for sending. `None` ends the stream.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
-/// The body of a response. It ends when the source does or the server stops.
+/// The body of a response. It ends with its source, or when the server stops.
 #[derive(Debug)]
 pub struct FeedBody {
     source: Box<dyn FeedSource>,
-    /// Maximum silence before a keep-alive.
+    /// How long to be silent before a keep-alive is sent.
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
     stopped: Pin<Box<SignalFuture>>,
@@ -44,7 +43,7 @@ impl FeedBody {
         Self { source, keep_alive, silence, stopped, access, is_begun: false, is_over: false }
     }
 
-    /// Called when the client has accepted nothing for too long and its connection is closed.
+    /// Records that the connection is being closed because the client accepted nothing for too long.
     pub(super) fn stalled(&mut self) {
         self.access.ended(Outcome::Stalled);
     }
@@ -53,7 +52,7 @@ impl FeedBody {
         self.is_over
     }
 
-    /// The next piece. The first is a comment, so that the client notices immediately that it is connected.
+    /// Returns the next piece. The first piece is a comment, so that the client knows immediately that it is connected.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_over {
             return Poll::Ready(None);

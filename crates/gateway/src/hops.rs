@@ -1,11 +1,11 @@
-//! Decides, between two hops, how a response continues after an upstream's response that is not its last.
+//! Decides how a response continues when an upstream's response ends but is not the last.
 //!
 //! ```text
 //! Pipeline: HopEnded ─FollowUp─▶ DecideHop ─▶ a future ─Continuation─▶ the next upstream request, or the end
 //! ```
 //!
-//! The future may take as long as it needs. Meanwhile the client gets keep-alives, `total_timeout` applies, and the
-//! slot at the upstream is free for other requests; if the client disconnects, the future is dropped.
+//! The future may take as long as it needs. Meanwhile the client receives keep-alives, `total_timeout` applies, and the
+//! slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
 
 mod shown;
 
@@ -33,81 +33,79 @@ use super::{
     upstream_capabilities::{Kind, Subject, UpstreamCapabilities, of_tools},
 };
 
-/// Maximum bytes of images, in base64, that the client gets as items of one response: half the default of
+/// Maximum total size of the images in one response to the client, in bytes of base64: half the default of
 /// `max_answer`.
 const MAX_IMAGES: usize = 32 << 20;
 
-/// Decides how a response continues. Exists only for models whose rules allow several hops.
+/// Decides how a response continues. Used only for models whose rules allow several hops.
 pub(super) trait DecideHop: fmt::Debug + Send {
-    /// Called after each hop that is not the last; the next hop begins when the future is ready.
+    /// Called after each hop that is not the last. The next hop begins when the future is ready.
     fn decide(&mut self, follow_up: FollowUp) -> Deciding;
 
-    /// Events that the client gets while the decision is being made.
+    /// Returns events for the client to receive while the decision is pending.
     fn announced(&self) -> Vec<Event<'static>> {
         Vec::new()
     }
 
-    /// Called when the response is complete, and its hosted calls must run for the client's next request.
+    /// Called when the response is complete but contains hosted calls that are to run for the client's next request.
     fn deferred(&mut self, _turn: DeferredTurn) {}
 
-    /// Called with the results of hosted tools from a decision, and the images for the client.
+    /// Called with the results of hosted tools from a decision, and with the images for the client.
     fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Continuation {
         Continuation::End(None)
     }
 
-    /// Called when the upstream has refused a hop's request with `status` and this body. Returns whether another
-    /// request must be made for the hop; otherwise the response fails.
+    /// Called when the upstream has refused a hop's request with `status` and `body`. Returns whether to send another
+    /// request for the hop; otherwise the response fails.
     fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> bool {
         false
     }
 
-    /// Builds the request for the last decision or refusal, and a reader for its response. This takes as long as
-    /// building the first one, so it may be called on another thread.
+    /// Builds the request for the latest decision or refusal, and a reader for its response. This takes as long as it
+    /// did for the first request, so it may be called on another thread.
     ///
     /// # Errors
-    /// Only errors that the first request would have had.
+    /// Only errors that the first request could have caused.
     fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure>;
 
     /// Called when the upstream has accepted a hop's request.
     fn accepted(&mut self) {}
 
-    /// Whether another decision may be needed after the first request was accepted.
+    /// Whether decisions may be needed after the first request is accepted.
     fn is_needed(&self) -> bool {
         true
     }
 
-    /// Called when the response is complete.
     fn completed(&mut self, _tally: &Tally) {}
 }
 
-/// A decision that is being made.
+/// A pending decision.
 ///
 /// # Errors
 /// If the response fails.
 pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Failure>> + Send>>;
 
-/// How a response continues.
 #[derive(Debug)]
 pub(super) enum Continuation {
-    /// With another request to the upstream, which [`DecideHop::make`] builds.
+    /// Sends another request to the upstream, which [`DecideHop::make`] builds.
     Ask(NextHop),
-    /// Hosted tools have run: [`DecideHop::ran`] decides from their results and the images for the client.
+    /// Hosted tools have run: passes their results, and the images for the client, to [`DecideHop::ran`], which
+    /// decides.
     Ran(Vec<Ran>, Vec<Media<'static>>),
-    /// It ends with the output of the hops so far, and a warning that gives the reason.
+    /// Ends the response with the output so far, and with a warning that gives the reason.
     End(Option<Warning<'static>>),
 }
 
-/// A hop that continues a response.
 #[derive(Debug)]
 pub(super) struct NextHop {
-    /// Turns that the hop's request contains in addition to the previous request.
+    /// Turns to append to the previous request.
     pub(super) turns: Vec<Turn>,
-    /// Events that the client gets before the hop's response.
+    /// Events that the client receives before the hop's response.
     pub(super) shown: Vec<Event<'static>>,
 }
 
 impl NextHop {
-    /// Approximate size in bytes of the texts that are added to the hop's request.
+    /// Approximate size in bytes of the texts added to the request.
     pub(super) fn size(&self) -> usize {
         let size = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -121,14 +119,12 @@ impl NextHop {
     }
 }
 
-/// The client's request.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// The body as it was sent. It is kept until the response ends, so the compact form is kept instead of the parsed
-    /// one.
+    /// The body as the client sent it. It is needed until the response ends, and unparsed it takes less memory.
     Body(Bytes, Option<OwnStates>),
-    /// The conversation with toolwire's additions: hosted tools, and state that upstreams need back. No tools are
-    /// taught in it.
+    /// The conversation with toolwire's additions: hosted tools, and state that upstreams need back. It contains no
+    /// instructions that teach tools.
     Conversation(Arc<Conversation>),
 }
 
@@ -162,36 +158,36 @@ pub(super) struct AskAgain {
     first: FirstRequest,
     /// The number of the hop that the upstream answers, from 1.
     hop: usize,
-    /// The hop whose calls of hosted tools are running.
+    /// The hop whose hosted calls are running.
     running: Option<FollowUp>,
-    /// Parts of the response that the client does not see: the turns of hops that contain only hosted calls, and
-    /// their results.
+    /// Parts of the response that the client does not see: the turns of hops that contain only hosted calls, and their
+    /// results.
     unseen: Vec<Turn>,
-    /// Remaining bytes of images for the client in this response.
+    /// How many more bytes of images the client may receive in this response.
     room: usize,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
-    /// Number of these turns that are part of the conversation, up to the last results of hosted tools. They are
-    /// written like the rest of the history, with calls and results as the model was taught. Later turns repeat what
-    /// the model wrote.
+    /// How many of these turns belong to the conversation: those up to the latest results of hosted tools. They are
+    /// written like the history, with calls and results in the format taught to the model. Later turns repeat the
+    /// model's own text.
     conversed: usize,
-    /// Whether the model could call hosted tools in the hop.
+    /// Whether hosted tools were offered to the model in the current hop.
     had_hosted: bool,
-    /// The means of enforcement that the last request uses.
+    /// The constraint that the latest request uses.
     constrained: Option<Kind>,
-    /// The means of enforcement that were refused in this response. If the upstream accepts a request without them,
-    /// they were the reason for the refusal.
+    /// Constraints of requests that were refused in this response. If the upstream accepts a request without them, they
+    /// caused the refusal.
     dropped: Vec<Kind>,
-    /// The tools of the last request that was built here.
+    /// Digest of the tools in the latest request that was built here.
     tools: Option<Digest>,
     /// Whether some messages of the last request may be joined.
     may_join: bool,
-    /// Whether the upstream has refused a request because of its messages' roles, so that messages are joined.
+    /// Whether messages are joined because the upstream has refused a request for its messages' roles.
     joins: bool,
 }
 
-/// Whether an error may mean that the server does not know a constraint. Most servers then answer with status 400 or
-/// 422, some with a server error whose message names the constraint
+/// Whether an error may mean that the server does not support a constraint. Most servers then respond with status 400
+/// or 422, others with a server error that names the constraint
 /// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
 fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"response_format", b"literal_error", b"grammar", b"schema"];
@@ -223,11 +219,11 @@ impl AskAgain {
         }
     }
 
-    /// The request that the upstream receives: the client's request with all follow-ups. Also returns a reader for the
+    /// Builds the request for the upstream, which is the client's request with all follow-ups, and a reader for its
     /// response.
     ///
     /// # Errors
-    /// Only errors that the first request would have had.
+    /// Only errors that the first request could have caused.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let mut conversation = self.conversation()?;
         if let Some(hosted) = self.first.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
@@ -261,7 +257,7 @@ impl AskAgain {
         self.first.hosted.as_ref().map(|hosted| hosted.visibility())
     }
 
-    /// The client's request with toolwire's additions.
+    /// Returns the client's request with toolwire's additions.
     fn conversation(&self) -> Result<Conversation, Failure> {
         match &self.first.asked {
             Asked::Conversation(conversation) => Ok(Conversation::clone(conversation)),
@@ -291,10 +287,10 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
         choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
         ToolChoice::Allowed { required, .. } => {
             *required = false;
-            // The choice in the client's original form may require a call.
+            // The choice in its original form may require a call.
             conversation.rest.remove("tool_choice");
         }
-        // A choice of a server's tool in the form of the dialect makes the tool required.
+        // In the dialect's own form, choosing a server tool requires that tool.
         ToolChoice::Auto if !conversation.server_choice.is_empty() => {
             conversation.server_choice.clear();
             conversation.rest.remove("tool_choice");
@@ -305,7 +301,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
         let names = std::mem::take(&mut conversation.hosted_tools);
         conversation.tools.retain(|tool| !names.contains(&tool.name));
     }
-    // Their names stay hosted: a model that calls one anyway gets an explanation.
+    // They still count as hosted, so that a model that calls one anyway gets an explanation.
     let exhausted = hosted.exhausted();
     conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
     let Conversation { tools, server_tools, server_choice, tool_choice, .. } = conversation;
@@ -320,8 +316,8 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     }
 }
 
-/// Replaces arguments that are not objects with objects, in the calls that `is_meant` selects: some upstreams refuse a
-/// request with other arguments. The results of such calls explain what was wrong.
+/// Replaces arguments that are not objects by objects in the calls for which `is_meant` is true, since some upstreams
+/// refuse other arguments. The results of such calls explain what was wrong.
 fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     for part in &mut turn.parts {
         if let Part::Call(call) = part
@@ -333,7 +329,7 @@ fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     }
 }
 
-/// The results of the calls in the last of `turns`, in order.
+/// Returns the results of the calls in the last of `turns`, in order.
 fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
     let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) => Some(call),
@@ -356,8 +352,8 @@ impl DecideHop for AskAgain {
         if follow_up.reason != Reason::Hosted {
             return Box::pin(ready(Ok(self.ask(follow_up.turns, Vec::new()))));
         }
-        // A limit that was reached meanwhile becomes a result for the model, which gets another hop to answer without
-        // tools.
+        // A limit that has been reached meanwhile is reported to the model as a result, and the model gets another hop
+        // to answer without tools.
         let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
         let Some(hosted) = self.first.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
             let limit = self.first.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");

@@ -1,4 +1,4 @@
-//! GET `/api/images/{name}`: generated images.
+//! `GET /api/images/{name}`: generated images.
 
 use std::{
     error::Error,
@@ -18,7 +18,7 @@ use crate::observe::Access;
 use toolwire_execution::files::{self, ImageFiles};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The URL at which clients on this machine reach a server that listens on `address`.
+/// Returns the URL at which clients on this machine reach a server that listens on `address`.
 pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -28,15 +28,15 @@ pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// Whether the request with `headers` shows the image in a page, or follows a link to it. Any page that knows the
-/// name may show it: images are made for texts that pages show.
+/// Whether the browser sends the request to show the image in a page, or to follow a link to it. Any page that knows
+/// the name may show the image: images are made for texts that are shown in pages.
 pub(super) fn is_shown(headers: &HeaderMap) -> bool {
     let is_shown = web_pages::is_of_image(headers) || web_pages::is_navigation(headers);
-    // For a request by a script, or a form submitted by another page, the browser names the origin.
+    // Browsers send the origin for requests by scripts and for forms submitted by other pages.
     is_shown && !headers.contains_key(header::ORIGIN)
 }
 
-/// The response with the image `name`, as the client wrote the name in the path.
+/// Returns the image `name`, which is still as the client wrote it in the path.
 pub(super) async fn respond(
     files: Option<&Arc<ImageFiles>>,
     name: String,
@@ -50,7 +50,7 @@ pub(super) async fn respond(
             let headers = response.headers_mut();
             let caching = format!("private, max-age={ttl}, immutable");
             headers.extend(HeaderValue::try_from(caching).ok().map(|value| (header::CACHE_CONTROL, value)));
-            // The bytes came from another service: browsers must not interpret them as anything but an image.
+            // The bytes come from another service, so browsers must not interpret them as anything but an image.
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             reply::put_no_page(headers);
             headers.insert(header::VARY, HeaderValue::from_static("accept, sec-fetch-dest"));
@@ -63,7 +63,7 @@ pub(super) async fn respond(
     }
 }
 
-/// The bytes of the image, and the number of seconds for which they may be cached.
+/// Returns the image, and the number of seconds for which it may be cached.
 async fn find(files: Option<&Arc<ImageFiles>>, name: String) -> Result<(Vec<u8>, u64), Failure> {
     let unknown = || Failure::new(Kind::NotFound, "there is no such image");
     let files = Arc::clone(files.ok_or_else(unknown)?);

@@ -1,4 +1,4 @@
-//! Reads a request's body within limits on size, time and memory.
+//! Reads the body of a request within limits on size, time and memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,34 +15,30 @@ use super::{
 use toolwire_config::Limits;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Time for which the rest of a body that is too large is read and discarded, since a client does not read the
-/// response while it is still sending.
+/// How long the remainder of an oversized body is read and discarded, since clients do not read the response while they
+/// are still sending.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Maximum number of bytes that are allocated in advance for a body's announced length. More memory is allocated as
-/// bytes arrive.
+/// Maximum number of bytes allocated in advance for a body's declared length. More are allocated as bytes arrive.
 const ROOM: usize = 256 << 10;
 
-/// Minimum size in bytes of a body that stays in the buffer into which it was read. A smaller body is copied out of the
-/// buffer.
+/// Minimum size in bytes of a body that stays in the buffer into which it was read. Smaller bodies are copied.
 const SMALL: usize = 16 << 10;
 
-/// The limits for reading a body.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     pub(super) limits: &'a Limits,
-    /// Maximum size in bytes of this kind of body, unless a setting changes it.
+    /// Maximum size in bytes for this kind of body, if it has its own.
     pub(super) own_max: Option<usize>,
     pub(super) budget: &'a Arc<Budget>,
     pub(super) drain: &'a Drain,
 }
 
-/// Reads the body, and returns it with the memory that is reserved for it.
+/// Reads the body, and returns it with the memory reserved for it.
 ///
-/// # Errors
-/// [`Kind::TooLarge`] beyond `limits.max_body` or `own_max` bytes, [`Kind::Request`] if it is compressed, incomplete
-/// or takes longer than `limits.body_timeout`, [`Kind::Overloaded`] if there is no memory for it, [`Kind::Draining`]
-/// if the server stops before the body is complete.
+/// [`Kind::TooLarge`] beyond `limits.max_body` or `own_max` bytes; [`Kind::Request`] if the body is compressed or
+/// incomplete, or takes longer than `limits.body_timeout`; [`Kind::Overloaded`] if there is no memory for it;
+/// [`Kind::Draining`] if the server stops before the body is complete.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Incoming,
@@ -55,7 +51,7 @@ pub(super) async fn read(
     let Bounds { limits, own_max, budget, drain } = bounds;
     let max = own_max.map_or(limits.max_body, |own| own.min(limits.max_body));
     let too_large = || too_large(max, max == limits.max_body);
-    // A client that waits for `100 Continue` has not sent anything that must be discarded.
+    // A client that waits for `100 Continue` has sent nothing to discard.
     if body.size_hint().lower() > max as u64 {
         if !headers.contains_key(header::EXPECT) {
             discard(body, drain).await;
@@ -73,7 +69,7 @@ pub(super) async fn read(
         }
         if read.is_empty() && body.body.is_end_stream() {
             reservation.grow(length)?;
-            // A small body is a slice of a larger buffer, which would be kept alive with it.
+            // A small body is a slice of a larger buffer and would keep that buffer alive.
             let body = if length < SMALL { Bytes::copy_from_slice(&data) } else { data };
             return Ok((body, reservation));
         }
@@ -88,10 +84,10 @@ pub(super) async fn read(
     Ok((read.freeze(), reservation))
 }
 
-/// The frames of a body, until the deadline passes or the server stops.
+/// The frames of a body, up to the deadline or the server's shutdown.
 struct Pieces<'a> {
     body: Incoming,
-    /// The deadline. `None` if it is too late to be represented.
+    /// `None` if the time cannot be represented.
     deadline: Option<Instant>,
     limits: &'a Limits,
     drain: &'a Drain,
@@ -133,7 +129,7 @@ async fn discard(mut body: Incoming, drain: &Drain) {
     }
 }
 
-/// The failure for a body of more than `max` bytes. `is_setting`: whether this limit is a configured one.
+/// Creates the failure for a body of more than `max` bytes. `is_setting` says whether the limit is configurable.
 fn too_large(max: usize, is_setting: bool) -> Failure {
     let setting = if is_setting { " (limits.max_body)" } else { "" };
     let message = format!("the request's body is larger than {max} bytes{setting}");

@@ -1,4 +1,4 @@
-//! Work on large requests, which runs on other threads so that it does not delay the streams.
+//! Runs work on large requests on other threads, so that it does not delay streams.
 
 use std::{pin::Pin, sync::LazyLock, thread::available_parallelism};
 
@@ -7,30 +7,29 @@ use tracing::Span;
 
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Size in bytes from which a request is processed on another thread. Smaller requests take less than a few
-/// milliseconds.
+/// Minimum size in bytes of a request that is processed on another thread. Smaller requests take a few milliseconds at
+/// most.
 pub(super) const LARGE: usize = 256 << 10;
 
-/// Slots for work on large requests. Such work cannot be stopped, so without a limit, a client that disconnects and
-/// reconnects repeatedly could hold any number of bodies.
+/// Slots for work on large requests. Such work cannot be stopped, so without a limit, a client that repeatedly
+/// disconnects and reconnects could keep any number of bodies in memory.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
 
 fn places() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// Whether a request of this many bytes is processed on another thread.
+/// Whether a request of `size` bytes is processed on another thread.
 pub(super) fn is_large(size: usize) -> bool {
     size >= LARGE
 }
 
-/// Work that is done on another thread.
 ///
 /// # Errors
 /// [`Kind::Internal`] if the work panicked.
 pub(super) type Apart<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Runs `work` on another thread. The future is boxed, so that the futures of small requests need no space for it.
+/// Runs `work` on another thread. The future is boxed so that the futures of small requests need no space for it.
 pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Apart<T> {
     #[cfg(test)]
     tests::MOVED.set(tests::MOVED.get() + 1);
@@ -70,7 +69,7 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// Number of times that this thread has moved work to another thread.
+        /// How often this thread has moved work to another thread.
         pub(crate) static MOVED: Cell<usize> = const { Cell::new(0) };
     }
 

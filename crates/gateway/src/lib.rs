@@ -1,5 +1,5 @@
-//! The asynchronous shell: hyper reads requests, and toolwire's own code writes responses and reads upstreams
-//! ([`http1`](toolwire_http1)). Between them, a body pulls an upstream's bytes through a
+//! The asynchronous shell around the pipeline. hyper reads requests, and toolwire's own code writes responses and reads
+//! from upstreams ([`http1`](toolwire_http1)). Between them, a body pulls an upstream's bytes through a
 //! [`Pipeline`](toolwire_pipeline::pipeline::Pipeline).
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!                              client's connection ─polls──────┘
 //! ```
 //!
-//! A request has no task of its own. It is a future and then a body, both polled by the client's connection. Dropping
-//! either releases everything that belongs to the request: its place in the upstream's queue, its connection, its log
-//! line.
+//! A request does not have its own task. It is first a future and then a body, and the client's connection polls both.
+//! Dropping either releases everything that belongs to the request: its place in the upstream's queue, its connection,
+//! its log line.
 
 #![allow(
     missing_docs,

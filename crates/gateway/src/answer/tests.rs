@@ -56,7 +56,7 @@ impl DecideHop for Slow {
         Box::pin(async { decided.await.unwrap() })
     }
 
-    /// Requests exactly one more request.
+    /// Asks for a second request, but not for a third.
     fn refused(&mut self, _: StatusCode, _: &[u8]) -> bool {
         self.1.lock().unwrap().is_empty()
     }

@@ -1,4 +1,4 @@
-//! [`Health`]: tracks which targets have failed recently, and stops asking them for a while.
+//! [`Health`]: tracks which targets have failed recently, and temporarily ejects them.
 //!
 //! ```text
 //! working ─eject_after failures in a row─▶ ejected for eject_for ─▶ one request tries it ─content─▶ working
@@ -6,16 +6,15 @@
 //!                                             └──────────────────────────────────────────────┘
 //! ```
 //!
-//! Time is passed in. A target is identified by the name of its entry, so that its health survives a new
-//! configuration.
+//! Callers pass the current time. Targets are identified by the name of their entry, so their health survives a reload.
 //!
-//! If a target answers with an error, the request may be the cause. So the error counts only for its client until
-//! requests of another client fail too: no client can have a target ejected for other clients. Other failures count
-//! for all clients.
+//! If a target responds with an error, the request may be the cause. Such an error counts only for its client until
+//! requests from another client fail too, so that no client can eject a target for others. All other failures count for
+//! all clients.
 //!
-//! Many requests may be open at a target when it begins to fail, and some of them succeed after others have failed. A
-//! request is identified by the time at which it was sent. A request from before an ejection neither lengthens nor ends
-//! the ejection.
+//! Many requests may be open when a target starts to fail, and some of them may still succeed. Each request is
+//! identified by the time at which it was sent: a request from before an ejection neither extends nor ends the
+//! ejection.
 
 use std::{
     collections::HashMap,
@@ -26,17 +25,16 @@ use super::super::permits::Claimant;
 use parking_lot::Mutex;
 use toolwire_config::Failover;
 
-/// Time after which another request may try an ejected target, if the first trial has not ended.
+/// When the first trial of an ejected target has taken this long, another request may try the target.
 const TRIAL: Duration = Duration::from_secs(60);
 
-/// Maximum number of clients whose failures are remembered for each target.
+/// Maximum number of clients whose failures are tracked per target.
 const MAX_CLIENTS: usize = 64;
 
-/// The health of all targets. All threads share it.
+/// The health of all targets, shared by all threads.
 #[derive(Debug, Default)]
 pub(super) struct Health(Mutex<HashMap<String, TargetHealth>>);
 
-/// A request to a target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request<'t> {
     pub(super) target: &'t str,
@@ -44,44 +42,43 @@ pub(super) struct Request<'t> {
     pub(super) asked: Instant,
 }
 
-/// The failure of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Failed {
-    /// Whether the target has answered with an error that the request may have caused.
+    /// Whether the target responded with an error that the request may have caused.
     pub(super) is_answer: bool,
-    /// Time for which the target has asked for no further request.
+    /// How long the target has asked to receive no requests.
     pub(super) wait: Option<Duration>,
     pub(super) now: Instant,
 }
 
-/// The health of one target: for all clients, and for each client whose requests it has answered with errors.
+/// The health of a target: for all clients, and for each client that it has answered with errors.
 #[derive(Debug, Default)]
 struct TargetHealth {
     all: Target,
     clients: HashMap<Claimant, Target>,
 }
 
-/// The health of one target for one client, or for all.
+/// The health of a target, for one client or for all.
 #[derive(Debug, Default)]
 struct Target {
-    /// Failures since the last success.
+    /// Number of failures since the last success.
     failures: usize,
-    /// The client whose request was the first since the last success that the target answered with an error.
-    /// `has_two_witnesses`: whether such a failure for another client followed.
+    /// The first client since the last success whose request was answered with an error. `has_two_witnesses` says
+    /// whether another client followed.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
     /// Number of ejections since the last success.
     ejections: u32,
-    /// The target is not asked before this time.
+    /// When the ejection ends.
     returns: Option<Instant>,
-    /// Time of the last ejection.
+    /// When the target was last ejected.
     ejected: Option<Instant>,
-    /// The request that tries the target again after an ejection.
+    /// When a request was sent to try the target after an ejection.
     tried: Option<Instant>,
 }
 
 impl Target {
-    /// Whether the target may be asked at `now`.
+    /// Whether a request may be sent to the target at `now`.
     fn admits(&self, now: Instant) -> bool {
         let is_tried = self.tried.is_some_and(|since| now.saturating_duration_since(since) < TRIAL);
         !self.is_out(now) && !is_tried
@@ -91,9 +88,9 @@ impl Target {
         self.returns.is_some_and(|returns| now < returns)
     }
 
-    /// Counts the failure of the request sent at `asked`, and returns for how long the target is ejected because of it.
-    /// `None` if the target is not ejected. Requests from before an ejection, or sent during one because there was no
-    /// other target, do not lengthen it. With a `witness`, another client must have seen failures as well.
+    /// Counts the failure of a request sent at `asked`. Returns how long the target is ejected for it, or `None` if it
+    /// is not. An ejection is not extended by requests that were sent before it, or during it for lack of another
+    /// target. With a `witness`, the target is ejected only if another client has seen failures too.
     fn own_ejection(
         &mut self,
         asked: Instant,
@@ -121,7 +118,7 @@ impl Target {
         self.tried = self.tried.filter(|tried| *tried != asked);
     }
 
-    /// Ejects the target for `ejection` from `now` on, unless it is already ejected for longer.
+    /// Ejects the target for `ejection`, starting at `now`, unless it is already ejected for longer.
     fn eject(&mut self, ejection: Option<Duration>, now: Instant, settings: &Failover) -> Option<Duration> {
         let ejection = ejection?.min(settings.max_ejection);
         let returns = now.checked_add(ejection).filter(|returns| self.returns < Some(*returns))?;
@@ -129,21 +126,21 @@ impl Target {
         Some(ejection)
     }
 
-    /// Records the request that tries the target, if its ejection is over.
+    /// If the target's ejection is over, records that a request tries the target.
     fn try_at(&mut self, now: Instant) {
         if self.returns.is_some() && !self.is_out(now) {
             self.tried = Some(now);
         }
     }
 
-    /// Whether a request that was sent at `asked` reveals more about the target than the target's ejection did.
+    /// Whether a request that was sent at `asked` tells more about the target than its ejection did.
     fn is_after_ejection(&self, asked: Instant) -> bool {
         self.ejected.is_none_or(|ejected| ejected <= asked)
     }
 }
 
 impl TargetHealth {
-    /// The health of the target for a client.
+    /// The health that applies to a client: the target's for all clients, and its health for this client.
     fn of(&self, client: Claimant) -> impl Iterator<Item = &Target> {
         [Some(&self.all), self.clients.get(&client)].into_iter().flatten()
     }
@@ -160,7 +157,7 @@ impl TargetHealth {
         self.of(client).filter_map(|target| target.returns).max()
     }
 
-    /// The health of the target for `client` alone. `None` if too many clients are remembered.
+    /// Returns the health for `client` alone. `None` if too many clients are tracked.
     fn client(&mut self, client: Claimant, now: Instant) -> Option<&mut Target> {
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
             self.clients.retain(|_, target| target.is_out(now));
@@ -173,9 +170,9 @@ impl TargetHealth {
 }
 
 impl Health {
-    /// The first of `targets` that a request from `client` may ask at `now`. If none is available, the target that
-    /// returns first, so that an outage of all targets ends as soon as one of them works. Only one request tries a
-    /// target whose ejection is over.
+    /// Returns the first of `targets` to which a request from `client` may be sent at `now`. If there is none, returns
+    /// the target whose ejection ends first, so that an outage of all targets ends as soon as one of them works. Only
+    /// one request tries a target whose ejection is over.
     pub(super) fn first<'t>(&self, targets: &[&'t str], client: Claimant, now: Instant) -> Option<&'t str> {
         let mut health = self.0.lock();
         let admits = |name: &&&str| health.get(**name).is_none_or(|target| target.admits(client, now));
@@ -187,7 +184,7 @@ impl Health {
         Some(chosen)
     }
 
-    /// The earliest time at which one of `targets` returns, if all of them are ejected for `client` at `now`.
+    /// If all `targets` are ejected for `client` at `now`, returns when the first ejection ends.
     pub(super) fn all_return(&self, targets: &[&str], client: Claimant, now: Instant) -> Option<Instant> {
         let health = self.0.lock();
         let returns = |name: &&str| health.get(*name)?.returns(client).filter(|returns| now < *returns);
@@ -196,7 +193,7 @@ impl Health {
     }
 
     /// Records that the target's response has content. This ends an ejection, but the failures still count: if the
-    /// response fails after all, the target is ejected again, for longer.
+    /// response fails later, the target is ejected again, and for longer.
     pub(super) fn began(&self, Request { target, client, asked }: Request<'_>) {
         if let Some(health) = self.0.lock().get_mut(target) {
             for target in health.of_mut(client).filter(|target| target.is_after_ejection(asked)) {
@@ -205,7 +202,7 @@ impl Health {
         }
     }
 
-    /// Records that the target has answered.
+    /// Records a successful response.
     pub(super) fn succeeded(&self, Request { target, client, asked }: Request<'_>) {
         let mut targets = self.0.lock();
         let Some(health) = targets.get_mut(target) else { return };
@@ -220,7 +217,7 @@ impl Health {
         }
     }
 
-    /// Records a failed request. Returns for how long the target is ejected, if this failure caused an ejection.
+    /// Records a failed request. Returns how long the target is ejected, if this failure caused an ejection.
     pub(super) fn failed(
         &self,
         Request { target, client, asked }: Request<'_>,
@@ -239,14 +236,14 @@ impl Health {
         of_all.or(of_client)
     }
 
-    /// Records a request that ended without revealing anything about the target.
+    /// Records a request whose outcome says nothing about the target.
     pub(super) fn left(&self, Request { target, client, asked }: Request<'_>) {
         if let Some(health) = self.0.lock().get_mut(target) {
             health.of_mut(client).for_each(|target| target.not_tried_by(asked));
         }
     }
 
-    /// Number of targets that are ejected at `now`, for all clients or for some of them.
+    /// Number of targets that are ejected at `now`, for all clients or for some.
     pub(super) fn ejected(&self, now: Instant) -> usize {
         let is_out = |health: &&TargetHealth| {
             health.all.is_out(now) || health.clients.values().any(|target| target.is_out(now))
@@ -352,7 +349,7 @@ mod tests {
         let now = asked + SECOND;
         let ejections: Vec<_> = (0..50).filter_map(|_| failed(&health, "a", asked, None, now)).collect();
         assert_eq!(ejections, [10 * SECOND]);
-        // Requests sent to an ejected target because there was no other target do not extend its ejection.
+        // Requests that were sent to an ejected target for lack of another one do not extend its ejection.
         assert_eq!(health.first(&["a"], ONE, now + SECOND), Some("a"));
         assert_eq!(failed(&health, "a", now + SECOND, None, now + 9 * SECOND), None);
         assert_eq!(health.first(&["a", "b"], ONE, now + 10 * SECOND), Some("a"));

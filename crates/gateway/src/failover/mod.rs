@@ -1,11 +1,11 @@
-//! Lets another model answer if an upstream fails before its response has content.
+//! Lets another model answer when an upstream fails before its response has content.
 //!
 //! ```text
 //! a model with alternatives ─order─▶ names ─Health─▶ the first target ─fails─▶ Attempts::next ─▶ the next one, or the failure
 //! ```
 //!
-//! [`Attempts`] belongs to a response's body, which uses it on failure. So the previous connection is closed when the
-//! next request begins, and a client that disconnects ends the attempts.
+//! The body of a response owns its [`Attempts`] and uses them when the upstream fails. The previous connection is thus
+//! closed when the next request begins, and a client that disconnects ends the attempts.
 
 mod health;
 mod order;
@@ -29,16 +29,15 @@ use crate::observe::{Metrics, Outcome};
 use toolwire_config::{Alternatives, Config, Failover as Settings, Model};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The pending start of a request to the chosen target.
+/// The pending start of a request to a target.
 pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Starts the request with the entry of this name.
+/// Starts a request with the entry of this name.
 pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
 
-/// Maximum wait that a client is told when no target works, since a target may return at any time.
+/// Maximum wait that is reported to a client when no target works, since a target may recover at any time.
 const MAX_WAIT: Duration = Duration::from_secs(29);
 
-/// State that all requests share.
 #[derive(Debug)]
 pub(super) struct Failover {
     health: Arc<Health>,
@@ -46,7 +45,7 @@ pub(super) struct Failover {
     metrics: Arc<Metrics>,
 }
 
-/// The attempts of one request.
+/// The attempts to answer one request.
 pub(super) struct Attempts<T> {
     shared: Arc<Failover>,
     plan: Plan,
@@ -83,13 +82,14 @@ impl Failover {
         Self { health: Arc::default(), settings, metrics }
     }
 
-    /// Returns a copy with other settings. The health of targets is kept.
+    /// Returns a copy with other settings but the same health of targets.
     pub(super) fn with_settings(&self, settings: Settings) -> Self {
         Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
     }
 
-    /// Chooses the entry that answers, for a model that has alternatives. `affinity` returns the affinity of the
-    /// conversation. `may`: whether the caller may use a fallback; others are left out.
+    /// Chooses the entry to ask first, for a model that has alternatives. `affinity` returns the affinity of the
+    /// conversation. `may` says whether the caller may use a given fallback; fallbacks for which it returns `false` are
+    /// left out.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -119,8 +119,8 @@ impl Failover {
 }
 
 impl<T: 'static> Attempts<T> {
-    /// Creates the attempts of a request that has been started with the first target of `plan`. `overloaded`: the
-    /// status that tells the client that no target works.
+    /// Creates the attempts of a request that has been started with the first target of `plan`. `overloaded` is the
+    /// status that reports that no target works.
     pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
         Self {
             begun: plan.asked,
@@ -134,12 +134,11 @@ impl<T: 'static> Attempts<T> {
         }
     }
 
-    /// The name of the entry that is asked, or has answered.
+    /// The name of the entry that is asked or has answered.
     pub(super) fn target(&self) -> &str {
         &self.plan.current
     }
 
-    /// Number of attempts so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -149,7 +148,6 @@ impl<T: 'static> Attempts<T> {
         self.begin.is_some()
     }
 
-    /// Stops asking other targets.
     pub(super) fn close(&mut self) {
         self.begin = None;
     }
@@ -162,8 +160,7 @@ impl<T: 'static> Attempts<T> {
         self.close();
     }
 
-    /// Time limit for the first content of the current target's stream, if there is another target that has not
-    /// failed.
+    /// Time limit for the first content of the current target's stream. `None` if all other targets have failed.
     pub(super) fn patience(&self) -> Option<Duration> {
         let has_other = || {
             self.plan.order.iter().any(|way| way.target != self.plan.current && !self.has_failed(&way.target))
@@ -171,9 +168,9 @@ impl<T: 'static> Attempts<T> {
         self.shared.settings.first_content.filter(|_| self.are_open() && has_other())
     }
 
-    /// The failure that the client gets instead of `failure` after the last target has failed, if all targets were
-    /// already ejected when the request arrived: the client may retry when a target may have returned. Otherwise
-    /// `None`: the client would only repeat the attempts that toolwire has already made.
+    /// Returns the failure to report in place of `failure` after the last target has failed, if all targets were
+    /// already ejected when the request arrived. It says when the client may retry because a target may have recovered.
+    /// Otherwise `None`: the client would only repeat what toolwire has just tried.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         if !self.plan.is_outage || !failure.may_succeed_elsewhere() {
             return None;
@@ -196,7 +193,7 @@ impl<T: 'static> Attempts<T> {
         self.failed.iter().any(|failed| failed == target)
     }
 
-    /// Starts the next attempt after the current target has failed without content. `None` if the response fails too.
+    /// Starts the next attempt after the current target failed without content. `None` if there is no other attempt.
     pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
         let begin = self.begin.as_ref()?;
         let order = self.order_after(failure)?;
@@ -240,8 +237,8 @@ impl<T: 'static> Attempts<T> {
         }))
     }
 
-    /// The entries that may answer after the current one has failed like this. `None` if the failure would only be
-    /// repeated.
+    /// Returns the entries that may answer after this failure of the current one. `None` if they would fail in the same
+    /// way.
     fn order_after(&self, failure: &Failure) -> Option<Vec<Way>> {
         let mut order = self.plan.order.clone();
         if failure.kind() == Kind::ContextLength {
@@ -254,7 +251,7 @@ impl<T: 'static> Attempts<T> {
         Some(order)
     }
 
-    /// Records that the response has ended.
+    /// Records how the response ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Done => self.shared.judge(self.request(), None),
@@ -265,7 +262,7 @@ impl<T: 'static> Attempts<T> {
 }
 
 impl Failover {
-    /// Records how a request ended.
+    /// Records the outcome of a request to a target.
     fn judge(&self, request: Request<'_>, failure: Option<&Failure>) {
         let target = request.target;
         match failure {
@@ -293,13 +290,14 @@ impl<T> fmt::Debug for Attempts<T> {
     }
 }
 
-/// Whether the request may be the cause of the failure, so that it reveals nothing about other requests: a text that
-/// the target refuses or takes too long for, or a session of the client's own.
+/// Whether the request itself may have caused the failure, so that the failure says nothing about other requests: the
+/// target may reject or take too long for its text, or reject the client's own session.
 fn may_be_of_the_request(kind: Kind) -> bool {
     kind != Kind::Connect
 }
 
-/// Logs that `next` is asked after `failed` has failed. The line is a warning if the failure will not pass by itself.
+/// Logs that `next` is asked because `failed` has failed. Failures that will not pass by themselves are logged as
+/// warnings.
 fn log(failed: &str, next: &str, failure: &Failure) {
     match failure.kind() {
         Kind::Unauthorized | Kind::Forbidden | Kind::NotFound => {

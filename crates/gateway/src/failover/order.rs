@@ -1,4 +1,4 @@
-//! Determines the order in which the entries for a model name are asked.
+//! Determines the order in which the entries for a model are asked.
 
 use std::{
     collections::HashSet,
@@ -9,18 +9,17 @@ use toolwire_config::{Alternatives, Config, Model, Targets};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::conversation::{Conversation, Part, Role};
 
-/// An entry that may answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Way {
     /// The name of the entry.
     pub(super) target: String,
-    /// The model that the entry belongs to: 0 for the requested model, then the fallbacks in order.
+    /// The entry's model: 0 for the requested model, and then the fallbacks in order.
     pub(super) model: usize,
 }
 
-/// The entries that may answer for `model`, in the order in which they are asked. With weights, the order differs
-/// between conversations but is the same within one, which `affinity` identifies. `may`: whether the caller may use a
-/// fallback; others are left out.
+/// Returns the entries that may answer for `model`, in the order in which they are asked. With weights, the order
+/// differs between conversations but is fixed for the conversation that `affinity` identifies. `may` says whether the
+/// caller may use a given fallback; fallbacks for which it returns `false` are left out.
 pub(super) fn order(
     config: &Config,
     model: &Model,
@@ -46,7 +45,7 @@ pub(super) fn order(
     ways.filter(|way| seen.insert(way.target.clone())).collect()
 }
 
-/// The targets of the model `name`, or the model itself if it has none.
+/// Returns the targets of the model `name`, or the model itself if it has no targets.
 fn own(name: &str, targets: &Targets, key: u64) -> Vec<String> {
     if targets.all.is_empty() {
         return vec![name.to_owned()];
@@ -59,17 +58,17 @@ fn own(name: &str, targets: &Targets, key: u64) -> Vec<String> {
     all.into_iter().map(|target| target.model.clone()).collect()
 }
 
-/// Score of a target for the conversation `key`. The probability that a target has the highest score is proportional to
-/// its weight.
+/// Score of a target for the conversation `key`. The probability that a target scores highest is proportional to its
+/// weight.
 fn score(name: &str, weight: u32, key: u64) -> f64 {
     let mut hasher = DefaultHasher::new();
     (name, key).hash(&mut hasher);
-    // In (0, 1). A number of this type has 53 bits of precision.
+    // In (0, 1). An `f64` has 53 bits of precision.
     let uniform = ((hasher.finish() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(weight) / uniform.ln()
 }
 
-/// Identifies a conversation across all its requests: by the sender, the instructions, and the user's first text.
+/// Identifies a conversation across its requests, by the client, the instructions and the user's first text.
 pub(crate) fn affinity(conversation: &Conversation, owner: Owner) -> u64 {
     let mut hasher = DefaultHasher::new();
     owner.hash(&mut hasher);

@@ -1,18 +1,18 @@
-//! Tests of which target is asked next, without upstreams.
+//! Tests which target is asked next, without upstreams.
 
 use super::*;
 use parking_lot::Mutex;
 
 const CLIENT: Claimant = Claimant::Own;
 
-/// The requests that were started, in order.
+/// The requests that were started.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn attempts(order: &[&str], retries: usize, settings: Settings) -> (Attempts<()>, Log) {
     attempts_of(&[order], retries, settings)
 }
 
-/// The attempts for the targets of several models.
+/// Creates attempts for the targets of several models.
 fn attempts_of(models: &[&[&str]], retries: usize, settings: Settings) -> (Attempts<()>, Log) {
     let shared = Arc::new(Failover::new(settings, Arc::new(Metrics::new(false))));
     let ways = models.iter().enumerate().flat_map(|(model, targets)| {
@@ -83,7 +83,7 @@ async fn a_pause_is_at_least_what_the_upstream_says_unless_that_is_after_the_dea
     assert_eq!(before.elapsed(), Duration::from_secs(7));
     for never in ["301", "1e300", "99999999999999999999"] {
         let (mut attempts, _) = attempts(&["a"], 1, Settings::default());
-        // A value that is not a duration means no wait.
+        // A value that is not a duration counts as no wait.
         let is_number = wait_of(&wait(never)).is_some();
         assert_eq!(attempts.next(&wait(never)).is_none(), is_number, "{never}");
     }
@@ -97,7 +97,7 @@ fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
     shared.judge(Request { target: "b", client: CLIENT, asked: Instant::now() }, Some(&down()));
     assert!(first.next(&down()).is_some());
     assert_eq!(*log.lock(), ["c"]);
-    // All other targets are ejected: the one that returns first is asked.
+    // All other targets are ejected, so the one whose ejection ends first is asked.
     assert!(first.next(&down()).is_some());
     assert_eq!(*log.lock(), ["c", "b"]);
     first.ended(&Outcome::Done);

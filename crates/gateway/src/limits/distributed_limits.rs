@@ -1,7 +1,7 @@
-//! [`DistributedLimits`]: limits that apply to several instances together.
+//! [`DistributedLimits`]: limits that several instances share through a server.
 //!
-//! The counts of this instance are kept too: they apply while the server is away, and then include the last values
-//! that the server reported about the other instances.
+//! Each instance also counts by itself. These counts apply while the server is unreachable, and then include the last
+//! values that the server reported about other instances.
 
 use std::sync::Arc;
 
@@ -18,27 +18,25 @@ use toolwire_net::{
 };
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// Limits on a server.
 pub(crate) struct DistributedLimits {
     pub(crate) limits: Arc<dyn SharedLimits>,
-    /// Number of instances.
     pub(crate) instances: usize,
-    /// Handling of budgets while the server is away.
+    /// What to do about monthly budgets while the server is unreachable.
     pub(crate) unchecked_budgets: UncheckedBudgets,
     /// Counts the requests that are admitted without the server.
     pub(crate) unchecked: Counter,
 }
 
-/// The amounts that an admitted request holds on the server.
+/// What an admitted request has reserved on the server.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) lease: Option<Lease>,
-    /// Remaining amounts when the request was admitted. `None` if the server did not report them.
+    /// What was left when the request was admitted. `None` if the server did not report it.
     pub(super) levels: Option<Levels>,
 }
 
 impl DistributedLimits {
-    /// The part of a limit that one instance may use according to its own counts.
+    /// The share of a limit that one instance may use on its own.
     pub(super) fn share(&self, limit: u64) -> u64 {
         limit.div_ceil(u64::try_from(self.instances).unwrap_or(u64::MAX).max(1))
     }
@@ -92,7 +90,7 @@ impl DistributedLimits {
         }
     }
 
-    /// Admits a request while the server is away: the counts of this instance apply, and the usage is reported to the
+    /// Admits a request while the server is unreachable. This instance's counts apply, and the usage is reported to the
     /// server later.
     fn admit_unchecked(
         &self,

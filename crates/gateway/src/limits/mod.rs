@@ -6,11 +6,12 @@
 //! ```
 //!
 //! An [`Account`] belongs to a name, whichever of its keys is used. Tokens are reserved before the upstream is asked,
-//! since otherwise all simultaneous requests would pass. When the body is dropped (at its end, after an error, or when
-//! the client disconnects), the actual usage replaces the reservation. [`Account`] and [`Ledger`] own all counters.
+//! or else any number of concurrent requests would pass. When the response's body is dropped (at its end, after an
+//! error, or when the client disconnects), the actual usage replaces the reservation. [`Account`] and [`Ledger`] own
+//! all counters.
 //!
-//! The counters are in memory, or on a server that several instances share ([`DistributedLimits`]). While the server
-//! is away, the ones in memory apply.
+//! Counters are in memory, or on a server that several instances share ([`DistributedLimits`]). While that server is
+//! unreachable, the counters in memory apply.
 
 mod distributed_limits;
 mod refusal;
@@ -38,7 +39,7 @@ use toolwire_net::{
 };
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// All named clients, and the place where their counts are saved.
+/// All named clients, and where their counts are stored.
 pub(super) struct Ledger {
     accounts: Mutex<HashMap<Arc<str>, Arc<Account>>>,
     counts: CountsOf,
@@ -46,21 +47,21 @@ pub(super) struct Ledger {
     unread: Mutex<HashMap<Arc<str>, Unread>>,
 }
 
-/// The place where the counts are kept.
+/// Where counts are stored.
 enum CountsOf {
-    /// On this instance.
+    /// On this instance alone.
     Instance(SavedCounts),
-    /// A server for all instances.
+    /// On a server that all instances share.
     All(Arc<DistributedLimits>),
 }
 
 impl Ledger {
-    /// Creates a ledger whose counts are saved in `folder`; without a folder, they are in memory only.
+    /// Creates a ledger that saves its counts in `folder`, or keeps them only in memory if there is no folder.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self::with(CountsOf::Instance(SavedCounts::new(folder)))
     }
 
-    /// The clients whose counts are on a server.
+    /// Creates a ledger that keeps its counts on a server.
     pub(super) fn shared(distributed: DistributedLimits) -> Self {
         Self::with(CountsOf::All(Arc::new(distributed)))
     }
@@ -69,8 +70,8 @@ impl Ledger {
         Self { accounts: Mutex::default(), counts, unread: Mutex::default() }
     }
 
-    /// Returns the account of `name`, which `grant` limits from now on. The account's usage is kept. Reads from disk
-    /// when a name is seen for the first time.
+    /// Returns the account of `name` and limits it by `grant` from now on. Its usage stays. Reads from disk when a name
+    /// is used for the first time.
     pub(super) fn account(&self, name: &str, grant: &Grant, now: u64) -> Arc<Account> {
         let mut accounts = self.accounts();
         let account = match accounts.get(name) {
@@ -89,7 +90,7 @@ impl Ledger {
         account
     }
 
-    /// All accounts, by name.
+    /// All accounts, sorted by name.
     pub(super) fn list(&self) -> Vec<Arc<Account>> {
         let mut list: Vec<_> = self.accounts().values().cloned().collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
@@ -115,7 +116,7 @@ impl Ledger {
         }
     }
 
-    /// The saved counts of a name for the month of `now`.
+    /// Returns the saved counts of a client for the month of `now`.
     fn saved(&self, name: &str, now: u64) -> (Month, MonthCounts) {
         let mut unread = Unread::of(Month::of(now));
         let CountsOf::Instance(saved) = &self.counts else { return (unread.month, MonthCounts::default()) };
@@ -141,7 +142,6 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// A named client.
 #[derive(Debug)]
 pub struct Account {
     name: Arc<str>,
@@ -153,12 +153,12 @@ pub struct Account {
     distributed: Option<Arc<DistributedLimits>>,
 }
 
-/// The amounts that a request needs.
+/// What a request is going to use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestDemand {
     /// Estimated tokens of the request.
     pub(super) input: u64,
-    /// Maximum number of tokens of the response. `None` if unknown.
+    /// Maximum number of tokens in the response. `None` if unknown.
     pub(super) max_output: Option<u64>,
     /// Number of choices in the response.
     pub(super) choices: u64,
@@ -169,7 +169,7 @@ pub(super) struct RequestDemand {
 }
 
 impl RequestDemand {
-    /// A request without tokens, which is answered immediately.
+    /// A request without tokens that is answered immediately.
     pub(super) const PLAIN: Self =
         Self { input: 0, max_output: Some(0), choices: 1, takes_place: false, counts_tokens: false };
 }
@@ -192,7 +192,7 @@ impl Account {
         empty.with(grant)
     }
 
-    /// Returns the same client with another grant. Buckets with an unchanged limit keep their level.
+    /// Returns the same client with another grant. Buckets whose limit is unchanged keep their level.
     fn with(&self, grant: Grant) -> Self {
         let kept = |own: &Option<Arc<Bucket>>, limit: Option<u64>| {
             let limit = limit.map(|limit| self.share(limit));
@@ -209,42 +209,39 @@ impl Account {
         }
     }
 
-    /// The share of a limit that this instance may use when only its own counts are available.
+    /// The share of a limit that this instance may use on its own.
     fn share(&self, limit: u64) -> u64 {
         self.distributed.as_ref().map_or(limit, |distributed| distributed.share(limit))
     }
 
-    /// The name of the client.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// The limits and permissions of the client.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// The usage in the month of `now`, and the number of responses currently in progress.
+    /// Returns the usage in the month of `now`, and the number of responses in progress.
     pub fn used(&self, now: u64) -> (Counts, u64) {
         (self.usage.current(now).0, self.usage.places())
     }
 
-    /// The usage by model. Each instance knows only its own requests.
+    /// Returns the usage by model. Only requests to this instance are included.
     pub fn used_by_model(&self, now: u64) -> CountsByModel {
         self.usage.models(now)
     }
 
-    /// Whether the client's tokens are limited.
     pub(super) fn limits_tokens(&self) -> bool {
         let KeyLimits { tokens_per_minute, tokens_per_month, .. } = self.grant.limits;
         tokens_per_minute.or(tokens_per_month).is_some()
     }
 
-    /// Admits a request at `now`, in seconds of Unix time. The response is in `dialect`. Waits only if the counts are
-    /// on a server.
+    /// Admits a request. `now` is in seconds of Unix time, and `dialect` is the client's, for the error response. Waits
+    /// only if the counts are on a server.
     ///
     /// # Errors
-    /// If the request would exceed a limit. Nothing is taken in that case.
+    /// If the request would exceed a limit. Nothing is counted then.
     pub(super) async fn admit(
         self: &Arc<Self>,
         demand: RequestDemand,
@@ -257,7 +254,7 @@ impl Account {
         }
     }
 
-    /// Admits a request by the counts of this instance.
+    /// Admits a request by this instance's counts.
     fn admit_here(
         self: &Arc<Self>,
         demand: RequestDemand,
@@ -286,8 +283,8 @@ impl Account {
         }
     }
 
-    /// Takes the amounts that the request needs. If a limit is exceeded, amounts that were taken before are returned
-    /// with `allowance`. The request itself cannot be returned, so it is taken last.
+    /// Takes what the request needs. If a limit is exceeded, `allowance` returns what has been taken. The request
+    /// itself is taken last, since it cannot be returned.
     fn take(&self, demand: RequestDemand, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
         let KeyLimits { streams, tokens_per_month, .. } = self.grant.limits;
         if demand.takes_place {
@@ -352,7 +349,7 @@ impl Payer for Account {
     }
 }
 
-/// The amounts that an admitted request holds of the client's account. The response's body owns it. If it is dropped
+/// What an admitted request has reserved from the client's account. Owned by the response's body. If it is dropped
 /// without [`Allowance::settle`], no tokens count as used.
 #[derive(Debug)]
 pub(super) struct Allowance {
@@ -361,9 +358,9 @@ pub(super) struct Allowance {
     has_place: bool,
     /// Tokens reserved from the monthly budget.
     month: Option<u64>,
-    /// Tokens taken from the minute's bucket.
+    /// Tokens taken from the bucket for tokens per minute.
     tokens: Option<Taken>,
-    /// The amounts that are held on the server.
+    /// What is reserved on the server.
     held: Option<Held>,
     /// Estimated tokens of the request.
     input: u64,
@@ -372,19 +369,18 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// The estimated tokens of the request.
     pub(super) fn input(&self) -> u64 {
         self.input
     }
 
-    /// Adds the headers with the remaining amounts of the client's limits.
+    /// Adds the headers that show how much of the client's limits is left.
     pub(super) fn put_headers(&self, headers: &mut HeaderMap, now: u64) {
         let levels = self.held.as_ref().and_then(|held| held.levels);
         let levels = levels.unwrap_or_else(|| self.account.levels());
         levels.put(self.dialect.side().rate_style(), headers, now);
     }
 
-    /// Settles the input and output tokens that `model` used. Returns the tokens that count.
+    /// Counts the input and output tokens that `model` used. Returns the tokens that count.
     pub(super) fn settle(mut self, model: Option<&str>, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
         if let Some(model) = model {

@@ -1,7 +1,7 @@
-//! [`Limited`]: the response to a request over a limit, and the headers with the remaining amounts.
+//! [`Limited`]: the response to a request over a limit, and the headers that show what is left.
 //!
-//! Clients that retry automatically wait as long as `retry-after` says, some for days. So it is only sent if the wait
-//! is short; otherwise `x-should-retry: false` tells them not to retry.
+//! Clients that retry automatically obey `retry-after`, some of them for days. It is therefore sent only for a short
+//! wait; otherwise `x-should-retry: false` tells clients not to retry.
 
 use std::time::Duration;
 
@@ -15,30 +15,28 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// Time that a client should wait if a limit depends on its other responses.
+/// Suggested wait if a limit depends on the client's other responses.
 const TURN: Duration = Duration::from_secs(5);
 
-/// The status for a used-up budget, in APIs that have such a status.
+/// Status for a used-up budget, in APIs that have such a status.
 const PAYMENT_REQUIRED: u16 = 402;
 
-/// The limit that a request would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exceeded {
-    /// Requests per minute, and the time to wait.
+    /// The limit on requests per minute, and how long to wait.
     Requests(u64, Duration),
-    /// Tokens per minute, and the time to wait.
+    /// The limit on tokens per minute, and how long to wait.
     Tokens(u64, Duration),
-    /// Responses in progress.
+    /// The limit on responses in progress.
     Streams(u64),
-    /// Tokens per month, and the start of the next month in seconds of Unix time.
+    /// The limit on tokens per month, and the start of the next month in seconds of Unix time.
     Month(u64, u64),
-    /// Tokens per month. The remaining tokens are reserved for responses in progress.
+    /// The limit on tokens per month. What is left of it is reserved for responses in progress.
     MonthReserved(u64),
-    /// Tokens per month, if the remaining number is unknown.
+    /// The limit on tokens per month. How much of it is left is unknown.
     MonthUnknown(u64),
 }
 
-/// A refused request.
 #[derive(Debug)]
 pub(crate) struct Limited {
     failure: Failure,
@@ -46,8 +44,8 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// The response in `dialect` to a request from the client `name` at `now`, in seconds of Unix time. `levels`: the
-    /// remaining amounts.
+    /// Creates the response in `dialect` to the client `name`. `now` is in seconds of Unix time, and `levels` is what
+    /// is left of the limits.
     pub(super) fn new(
         exceeded: Exceeded,
         name: &str,
@@ -100,7 +98,6 @@ impl Limited {
         Self { failure, headers }
     }
 
-    /// The failure, and the headers of the response.
     pub(crate) fn into_parts(self) -> (Failure, HeaderMap) {
         (self.failure, self.headers)
     }
@@ -111,7 +108,7 @@ impl Limited {
     }
 }
 
-/// Remaining amounts of the limits per minute. An amount is `None` if there is no such limit.
+/// What is left of the limits per minute. `None` for a limit that does not exist.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Levels {
     pub(super) requests: Option<Level>,
@@ -119,7 +116,6 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Adds the headers with these amounts.
     pub(super) fn put(&self, style: RateStyle, headers: &mut HeaderMap, now: u64) {
         for (what, level) in [("requests", self.requests), ("tokens", self.tokens)] {
             if let Some(level) = level {
@@ -163,7 +159,7 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// Converts a duration to units of this many nanoseconds, rounded up.
+/// Converts a duration to units of `nanoseconds`, rounded up.
 fn rounded_up(duration: Duration, nanoseconds: u128) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(nanoseconds)).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! [`SavedCounts`]: the usage of clients on disk.
 //!
-//! The usage is kept in two copies, in two files. If one is damaged, the other still contains the usage, so that no
-//! budget starts again from zero.
+//! There are two copies of the usage, in separate files. If one is damaged, the other still has the usage, so no budget
+//! restarts from zero.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,18 +11,17 @@ use super::usage::MonthCounts;
 use toolwire_config::{calendar::Month, client_keys::owner_of_name};
 use toolwire_net::store::{Key, Space, Store, Stores};
 
-/// Time for which the counts of a month are kept.
+/// How long the counts of a month are stored.
 const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// Maximum bytes of all counts.
+/// Maximum size in bytes of all counts.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The saved usage of all named clients.
 pub(super) struct SavedCounts {
     copies: [Arc<dyn Store>; 2],
 }
 
-/// The month whose counts could not be read, and the copies that could not be read. These copies are not overwritten.
+/// The copies of a month's counts that could not be read. They are not overwritten.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unread {
     pub(super) month: Month,
@@ -30,19 +29,19 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// All copies are unread, for a month that has not been read from any copy.
+    /// Marks all copies of the month's counts as unread.
     pub(super) fn of(month: Month) -> Self {
         Self { month, copies: [true; 2] }
     }
 
-    /// Whether a copy has not been read yet.
+    /// Whether a copy is still unread.
     pub(super) fn is_left(&self) -> bool {
         self.copies.contains(&true)
     }
 }
 
 impl SavedCounts {
-    /// Creates counts in `folder`; without a folder, they are in memory only.
+    /// Opens the counts in `folder`, or creates counts in memory if there is no folder.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         let stores = Stores::Embedded(folder);
         let open = |space| {
@@ -53,7 +52,7 @@ impl SavedCounts {
     }
 
     /// Reads the unread copies. Returns the largest counts, since counts never decrease, and writes them to copies that
-    /// lack them. Afterwards the counts are known and `unread` is empty.
+    /// lack them. Afterwards, `unread` is empty.
     pub(super) fn read(&self, name: &str, unread: &mut Unread, now: u64) -> Option<MonthCounts> {
         let key = key(name, unread.month);
         let mut found = [None, None];
@@ -72,7 +71,8 @@ impl SavedCounts {
         Some(largest)
     }
 
-    /// Saves counts; they are written to disk later. Copies in `unread` contain counts that are not included in these.
+    /// Saves counts, which are written to disk later. Leaves out the copies in `unread`, since `counts` does not
+    /// include theirs.
     pub(super) fn write(
         &self,
         name: &str,

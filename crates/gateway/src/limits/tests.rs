@@ -25,7 +25,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// However a response ends, exactly the reserved amounts are returned.
+/// Whatever ends a response, exactly what was reserved is returned.
 #[tokio::test(start_paused = true)]
 async fn reservations_and_places_come_back() {
     let limits = KeyLimits {
@@ -65,7 +65,6 @@ async fn reservations_and_places_come_back() {
     }
 }
 
-/// A refused request takes nothing from the limits that it does not exceed.
 #[tokio::test(start_paused = true)]
 async fn refused_request_takes_nothing() {
     let account = account(KeyLimits {
@@ -101,7 +100,7 @@ async fn request_larger_than_the_limit_is_admitted_alone() {
     own.settle(None, (5000, 10), NOW);
     let limited = admit(&account, demand(1, 1)).unwrap_err();
     let (failure, headers) = limited.parts();
-    // The client owes more than a minute's tokens.
+    // The client owes more than one minute's worth of tokens.
     assert_eq!((failure.status(), failure.retry_after()), (429, None));
     assert_eq!(header(headers, "x-should-retry").as_deref(), Some("false"));
     assert_eq!(header(headers, "retry-after-ms"), None);
@@ -215,7 +214,7 @@ fn usage_that_older_versions_saved_is_read() {
     }
 }
 
-/// Tests all kinds of damage to one of the two files, and then to the other.
+/// Damages one of the two files in every way, and then the other.
 #[test]
 fn damaged_file_of_usage_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -226,7 +225,7 @@ fn damaged_file_of_usage_loses_nothing() {
     for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
         let ledger = ledger();
         assert_eq!(used(&ledger), expected, "{round}");
-        // Nothing is used in every second round, so that the files agree without a change.
+        // In every second round nothing is used, so that the files must agree without a change.
         if round % 4 < 2 {
             ledger.account("team", &grant, NOW).usage.add((70, 7), 0, NOW);
             expected += 77;
@@ -249,7 +248,7 @@ fn damaged_file_of_usage_loses_nothing() {
     assert_eq!(used(&ledger()), expected);
 }
 
-/// This happens when a server starts before the previous server has ended.
+/// A server may start before its predecessor has ended.
 #[test]
 fn usage_that_another_process_holds_is_counted_when_it_is_free() {
     let folder = tempfile::tempdir().unwrap();
