@@ -1,4 +1,4 @@
-//! Listens on one address with several sockets, one for each thread, or on sockets that another process has opened.
+//! Listens on an address with one socket per thread, or on sockets inherited from another process.
 
 use std::{
     io,
@@ -8,19 +8,19 @@ use std::{
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
-/// Maximum number of connections that may wait to be accepted.
+/// Maximum number of connections waiting to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// Opens a socket that listens on `address`, and `more` sockets that share the port: the kernel distributes
-/// connections among them (`SO_REUSEPORT`). Must be called inside a runtime.
+/// Opens a socket that listens on `address`, and `more` sockets on the same port, among which the kernel distributes
+/// connections (`SO_REUSEPORT`). Must be called inside a runtime.
 ///
 /// # Errors
-/// If it is not possible to listen on the address, or another process already does.
+/// If it is not possible to listen on the address, or if another process already does.
 pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener, Vec<TcpListener>)> {
     let shared = more > 0;
     if shared {
-        // Sockets that share a port also share it with another server of this user. So a socket that does not share is
-        // bound first: starting a second server by mistake is then an error.
+        // Shared ports are also shared with other servers of the same user. Binding an unshared socket first makes it
+        // an error to start a second server by mistake.
         drop(socket(address, false)?);
     }
     let first = socket(address, shared)?;
@@ -29,11 +29,11 @@ pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener,
     Ok((first, more))
 }
 
-/// Duplicates the listening sockets of another process for each of `threads` threads. Connections of all threads wait
-/// in the same queue, which remains when this process ends.
+/// Duplicates the listening sockets of another process for each of `threads` threads. All threads accept connections
+/// from the same queue, which outlives this process.
 ///
 /// # Errors
-/// If they cannot be used by several threads.
+/// If the sockets cannot be duplicated.
 pub(super) fn share(inherited: Vec<TcpListener>, threads: usize) -> io::Result<Vec<Vec<TcpListener>>> {
     for listener in &inherited {
         listener.set_nonblocking(true)?;
@@ -47,7 +47,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(shared)?;
-    // The connections inherit this: Nagle's algorithm would delay tokens, which are small.
+    // Inherited by connections. Nagle's algorithm would delay tokens, which are small.
     socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()

@@ -1,5 +1,5 @@
-//! [`Models`]: the list at `/v1/models`: the configured names and, if there is a wildcard model, the names of its
-//! upstream's models.
+//! [`Models`]: the list at `/v1/models`. It contains the configured names and, if there is a wildcard model, the names
+//! in its upstream's list.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use super::{
 };
 use toolwire_config::{Changes, Config, Model, calendar::rfc3339};
 
-/// The list of models. All threads share it.
+/// The list of models, shared by all threads.
 #[derive(Debug)]
 pub(super) struct Models {
     config: Arc<Config>,
     /// The list of the wildcard model's upstream.
     catalogue: Option<Arc<Catalogue>>,
-    /// Time at which the server started, in seconds since 1970: `created` of models that have no time of their own.
+    /// When the server started, in seconds of Unix time: `created` of models without a time of their own.
     started: u64,
 }
 
 /// Anthropic's SDKs send this header with every request.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
-/// Whether a client of Anthropic's API has sent a request for models, or for a path that does not exist. Anthropic's
-/// API has the same paths.
+/// Whether a client of Anthropic's API requests models or a path that does not exist. Anthropic's API uses the same
+/// paths for models.
 pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
     matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
 }
 
-/// The list of models in the form of Anthropic's API (docs/protocols/messages.md#models), always complete.
+/// The complete list of models (never paginated) in the format of Anthropic's API (docs/protocols/messages.md#models).
 pub(super) fn anthropic_list(list: &Value) -> Value {
     let data: Vec<_> =
         list.get("data").and_then(Value::as_array).into_iter().flatten().map(anthropic).collect();
@@ -42,7 +42,7 @@ pub(super) fn anthropic_list(list: &Value) -> Value {
     json!({ "first_id": id(data.first()), "last_id": id(data.last()), "has_more": false, "data": data })
 }
 
-/// One model in the same form.
+/// One model in the same format.
 pub(super) fn anthropic(model: &Value) -> Value {
     let text = |key: &str| model.get(key).and_then(Value::as_str);
     let name = ["display_name", "name", "id"].into_iter().find_map(text);
@@ -51,14 +51,14 @@ pub(super) fn anthropic(model: &Value) -> Value {
 }
 
 impl Models {
-    /// Creates the list for `config`. Nothing is fetched yet. `before`: the list for the configuration that `config`
-    /// replaces, and the changes since.
+    /// Creates the list for `config` without fetching anything. `before` is the list for the replaced configuration,
+    /// with the changes since.
     ///
     /// # Errors
-    /// If the request to an upstream cannot be built.
+    /// If no request can be built for an upstream.
     pub(super) fn new(config: Arc<Config>, before: Option<(&Self, &Changes)>) -> Result<Self, ServeError> {
         let wildcard = config.models.iter().find(|model| model.is_wildcard());
-        // If an upstream name is configured, the upstream gets only this name.
+        // If `upstream_name` is configured, the upstream only ever receives that name.
         let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
         let known = |name: &str| {
             let (before, changes) = before?;
@@ -75,7 +75,7 @@ impl Models {
         Ok(Self { config, catalogue, started })
     }
 
-    /// The list of models that the client may use; configured names come first.
+    /// Lists the models that the caller may use, configured names first.
     pub(super) async fn list(&self, caller: &Caller) -> Value {
         let entries = self.entries().await;
         let is_allowed = |name: &str| caller.check_model(name).is_ok();
@@ -93,7 +93,7 @@ impl Models {
         json!({ "object": "list", "data": data })
     }
 
-    /// The model `name`, if requests for it are accepted.
+    /// Describes the model `name`. `None` if requests for it are not accepted.
     pub(super) async fn find(&self, name: &str) -> Option<Value> {
         let model = self.config.model(name)?;
         let entries = self.entries().await;
@@ -111,10 +111,10 @@ impl Models {
         self.config.models.iter().any(|model| model.name == name && !model.is_wildcard())
     }
 
-    /// The model's object: the upstream's fields, overridden by the configured ones.
+    /// Merges the upstream's fields of a model with the configured ones, which take precedence.
     fn describe(&self, name: &str, model: &Model, theirs: Option<&Entry>) -> Value {
         let mut object = theirs.cloned().unwrap_or_default();
-        // A configured name counts as toolwire's own model.
+        // A model with a configured name counts as toolwire's own.
         let is_theirs = model.is_wildcard();
         let created = object.get("created").filter(|created| is_theirs && created.is_u64()).cloned();
         let owner = object.get("owned_by").filter(|owner| is_theirs && owner.is_string()).cloned();
@@ -128,7 +128,7 @@ impl Models {
         Value::Object(object)
     }
 
-    /// The upstream's entry for `model` when it is requested as `name`.
+    /// Returns the upstream's entry for `model` when it is requested as `name`.
     fn listed<'e>(&self, model: &Model, name: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
         let catalogue = self.catalogue.as_ref()?;
         let theirs = model.upstream_name(name);

@@ -1,4 +1,4 @@
-//! [`Usage`]: the usage of a client in this month, and its responses in progress.
+//! [`Usage`]: a client's usage in the current month, and its responses in progress.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +14,9 @@ use toolwire_config::calendar::Month;
 /// Estimated length in tokens of a client's first response.
 const FIRST_OUTPUT: u64 = 512;
 
-/// Approximate number of responses over which the mean length is computed.
+/// Approximate number of responses in the mean length.
 const MEMORY: u64 = 8;
 
-/// Counts of a month.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub requests: u64,
@@ -41,21 +40,21 @@ impl Counts {
     }
 }
 
-/// Counts by the name of the configuration entry.
+/// Counts by configured model.
 pub type CountsByModel = BTreeMap<String, Counts>;
 
-/// All counts of a month, as they are saved.
+/// All counts of a month, in the form in which they are saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MonthCounts {
     #[serde(flatten)]
     pub(super) all: Counts,
-    /// Counts for requests that have reached a model.
+    /// Counts of the requests that have reached a model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: CountsByModel,
 }
 
 impl MonthCounts {
-    /// Merges other counts of the same month into these.
+    /// Adds other counts of the same month to these.
     fn merge(&mut self, other: &Self) {
         self.all.merge(other.all);
         for (name, counts) in &other.models {
@@ -68,7 +67,7 @@ impl MonthCounts {
     }
 }
 
-/// The counts of two months: if a clock is set back to the previous month, the counts of both are still there.
+/// The counts of two months. If the clock is set back to the previous month, both are still available.
 #[derive(Debug)]
 struct Months {
     current: (Month, MonthCounts),
@@ -78,7 +77,7 @@ struct Months {
 }
 
 impl Months {
-    /// Returns the counts of `month`, which becomes the current month.
+    /// Makes `month` the current month, and returns its counts.
     fn at(&mut self, month: Month) -> &mut MonthCounts {
         if self.current.0 != month {
             let known = self.other.take().filter(|(other, _)| *other == month);
@@ -89,7 +88,7 @@ impl Months {
     }
 }
 
-/// The usage under one name. It outlives changes to the name's limits.
+/// A client's usage. It survives changes to the client's limits.
 #[derive(Debug)]
 pub(super) struct Usage {
     streams: AtomicU64,
@@ -98,7 +97,7 @@ pub(super) struct Usage {
     is_changed: AtomicBool,
 }
 
-/// The reason why no tokens of a month can be reserved.
+/// Why no tokens of a month can be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BudgetRefusal {
     /// All tokens are used. Contains the start of the next month, in seconds of Unix time.
@@ -108,7 +107,6 @@ pub(super) enum BudgetRefusal {
 }
 
 impl Usage {
-    /// Starts with the counts of a month.
     pub(super) fn new(month: Month, counts: MonthCounts) -> Self {
         Self {
             streams: AtomicU64::new(0),
@@ -118,7 +116,7 @@ impl Usage {
         }
     }
 
-    /// Takes one of `limit` slots for responses in progress. Returns `false` if no slot is free.
+    /// Takes one of `limit` slots for responses in progress. Returns `false` if all are taken.
     pub(super) fn take_place(&self, limit: u64) -> bool {
         let one_more = |taken| Some(taken + 1).filter(|taken| *taken <= limit);
         self.streams.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
@@ -128,17 +126,17 @@ impl Usage {
         self.streams.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Number of responses in progress that have a slot.
+    /// Number of slots that are taken.
     pub(super) fn places(&self) -> u64 {
         self.streams.load(Ordering::Acquire)
     }
 
-    /// The mean number of tokens of the last responses.
+    /// Mean length in tokens of recent responses.
     pub(super) fn mean_output(&self) -> u64 {
         self.mean_output.load(Ordering::Relaxed)
     }
 
-    /// Reserves `tokens` of `budget` in the month of `now`. If less is left, reserves the rest.
+    /// Reserves `tokens` of `budget` in the month of `now`, or whatever is left if that is less.
     ///
     /// # Errors
     /// If nothing is left.
@@ -155,23 +153,22 @@ impl Usage {
         Ok(())
     }
 
-    /// Counts a request.
     pub(super) fn asked(&self, now: u64) {
         self.months.lock().at(Month::of(now)).all.requests += 1;
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Counts the usage of a response, and releases its reservation.
+    /// Counts the usage of a response and releases its reservation.
     pub(super) fn spent(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         if output > 0 {
-            // The mean is only an estimate: if two responses end at the same moment, one may be lost.
+            // Two responses that end at the same moment may lose one update. That is acceptable in an estimate.
             let mean = self.mean_output();
             self.mean_output.store((mean * (MEMORY - 1) + output).div_ceil(MEMORY), Ordering::Relaxed);
         }
         self.add((input, output), reserved, now);
     }
 
-    /// Counts tokens that do not affect the mean length of the client's responses.
+    /// Counts tokens without changing the mean length of responses.
     pub(super) fn add(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         let mut months = self.months.lock();
         months.reserved = months.reserved.saturating_sub(reserved);
@@ -188,23 +185,23 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// The counts of the month of `now`, and the tokens that responses in progress have reserved.
+    /// Returns the counts for the month of `now`, and the tokens reserved for responses in progress.
     pub(super) fn current(&self, now: u64) -> (Counts, u64) {
         let mut months = self.months.lock();
         (months.at(Month::of(now)).all, months.reserved)
     }
 
-    /// The counts of the month of `now` by model.
+    /// Returns the counts for the month of `now` by model.
     pub(super) fn models(&self, now: u64) -> CountsByModel {
         self.months.lock().at(Month::of(now)).models.clone()
     }
 
-    /// Replaces the counts of a month with those of a server, which does not count by model.
+    /// Replaces the counts of a month by those of a server, which does not count by model.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
         self.months.lock().at(month).all = counts;
     }
 
-    /// Adds earlier counts of a month that could be read only now.
+    /// Adds the saved counts of a month that could be read only now.
     pub(super) fn found(&self, month: Month, counts: &MonthCounts) {
         let mut months = self.months.lock();
         let Months { current, other, .. } = &mut *months;
@@ -216,7 +213,7 @@ impl Usage {
         }
     }
 
-    /// The counts that have changed since the last call.
+    /// Returns the counts that have changed since the last call.
     pub(super) fn changed(&self) -> Vec<(Month, MonthCounts)> {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -250,7 +247,7 @@ mod tests {
         assert_eq!(usage.reserve(1, 100, next - 1), Err(BudgetRefusal::Gone(next)));
         assert_eq!(usage.reserve(1, 100, next), Ok(()));
         usage.spent((7, 0), 1, next);
-        // The clock is set back, and forward again.
+        // The clock is set back, and then forward again.
         assert_eq!(usage.reserve(1, 100, NOW), Err(BudgetRefusal::Gone(next)));
         assert_eq!(usage.current(next), (Counts { input_tokens: 7, ..Counts::default() }, 0));
         assert_eq!(usage.changed().len(), 2);

@@ -1,5 +1,5 @@
-//! Hosted tools in fixtures: the model's tools, the results of its calls, and the events that the client saw. A fixture
-//! is played without running any tools.
+//! Hosted tools in fixtures: the model's tools, the results of its calls, and the events that the client received. No
+//! tools run when a fixture is played.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,6 @@ pub struct HostedTools {
     /// The setting of the same name in configuration files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     separator: Option<String>,
-    /// The tools.
     tools: Vec<HostedTool>,
 }
 
@@ -42,7 +41,7 @@ struct HostedTool {
     name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     description: String,
-    /// JSON Schema, as JSON text.
+    /// A JSON Schema as JSON text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     parameters: String,
 }
@@ -58,7 +57,7 @@ pub struct HostedResult {
     is_error: bool,
 }
 
-/// `[[hops.shown]]`: an event that the client got before the hop.
+/// `[[hops.shown]]`: an event that the client received before the hop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Shown {
@@ -75,7 +74,7 @@ pub enum Shown {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// An image that the call `id` made, in base64.
+    /// An image produced by the call `id`, in base64.
     Image {
         id: String,
         mime: String,
@@ -84,7 +83,7 @@ pub enum Shown {
 }
 
 impl HostedTools {
-    /// The hosted tools of `conversation`. `None` if there are none.
+    /// Returns the hosted tools of `conversation`. `None` if there are none.
     pub(crate) fn of(conversation: &Conversation, rules: Option<&HostedRules>) -> Option<Self> {
         let HostedRules { mixed_turns, separator } = rules?.clone();
         let is_hosted = |tool: &&Tool| conversation.hosted_tools.contains(&tool.name);
@@ -103,7 +102,6 @@ impl HostedTools {
         Some(Self { mixed_turns, separator, tools: tools.collect() })
     }
 
-    /// Declares the tools in `conversation`.
     ///
     /// # Errors
     /// If a schema is not JSON.
@@ -123,7 +121,7 @@ impl HostedTools {
         Ok(())
     }
 
-    /// The rules for their calls.
+    /// The rules for calls to these tools.
     pub fn rules(&self) -> HostedRules {
         let defaults = HostedRules::default();
         HostedRules {
@@ -138,7 +136,7 @@ impl HostedTools {
 }
 
 impl HostedResult {
-    /// The results in these turns.
+    /// Extracts the results from these turns.
     pub(crate) fn all_of(turns: &[Turn]) -> Vec<Self> {
         let parts = turns.iter().flat_map(|turn| &turn.parts);
         let results = parts.filter_map(|part| match part {
@@ -150,7 +148,7 @@ impl HostedResult {
             .collect()
     }
 
-    /// The turn with the result.
+    /// The turn that contains the result.
     pub fn turn(&self) -> Turn {
         let Self { id, name, content, is_error } = self.clone();
         Turn::of(Role::Tool, vec![Part::Result(CallOutput { id, name, content, is_error })])
@@ -158,7 +156,7 @@ impl HostedResult {
 }
 
 impl Shown {
-    /// Returns `None` for events that are not shown between two hops.
+    /// `None` for events that never occur between two hops.
     pub(crate) fn of(event: &Event<'_>) -> Option<Self> {
         let text = |text: &Cow<'_, str>| text.clone().into_owned();
         match event {
@@ -178,7 +176,6 @@ impl Shown {
         }
     }
 
-    /// The event.
     pub fn event(&self) -> Event<'_> {
         match self {
             Self::Reasoning(text) => Event::Reasoning(Reasoning::text(text.as_str())),

@@ -1,4 +1,4 @@
-//! [`ManifestBuilder`]: the manifest of an exchange in progress.
+//! [`ManifestBuilder`]: collects the manifest of an exchange in progress.
 
 use http::{HeaderMap, StatusCode};
 
@@ -12,39 +12,35 @@ use toolwire_pipeline::{
     rules::{HostedRules, Rules},
 };
 
-/// Headers of the upstream that are recorded; others may contain private data.
+/// Recorded headers of the upstream's response. Other headers may contain private data.
 const KEPT_HEADERS: [&str; 2] = ["content-type", "retry-after"];
 
-/// Facts that are known when an exchange begins.
+/// What is known when an exchange begins.
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeFacts<'a> {
-    /// The client's dialect.
     pub(crate) dialect: ClientDialect,
-    /// The client's request.
     pub(crate) conversation: &'a Conversation,
-    /// The configuration entry that serves it.
+    /// The configured model that answers.
     pub(crate) model: &'a config::Model,
-    /// The upstream to which the request is sent.
     pub(crate) upstream: &'a config::Upstream,
     /// The start of the response that the upstream's request contains.
     pub(crate) prefill: Option<&'a Prefill>,
-    /// The rules under which the response is read.
+    /// The rules by which the response is read.
     pub(crate) rules: &'a Rules,
-    /// The rules for calls of hosted tools, if the model has any.
+    /// The rules for calls to hosted tools, if the model has any.
     pub(crate) hosted: Option<&'a HostedRules>,
 }
 
-/// The manifest of an exchange in progress. It contains secrets, which must be redacted when it is written.
+/// The manifest of an exchange in progress. It contains secrets, which must be masked when it is written.
 #[derive(Debug)]
 pub struct ManifestBuilder {
     manifest: Manifest,
-    /// Events that the client got since the last hop.
+    /// Events that the client received since the last hop.
     shown: Vec<Shown>,
     is_answered: bool,
 }
 
 impl ManifestBuilder {
-    /// Starts the manifest of an exchange.
     pub fn begin(about: ExchangeFacts<'_>) -> Self {
         let ExchangeFacts { dialect, conversation, model, upstream, prefill, rules, hosted } = about;
         let cumulative = upstream.options.side().is_cumulative();
@@ -63,12 +59,12 @@ impl ManifestBuilder {
         builder
     }
 
-    /// Records an event that the client gets between two hops.
+    /// Records an event that the client receives between two hops.
     pub fn shown(&mut self, event: &Event<'_>) {
         self.shown.extend(Shown::of(event));
     }
 
-    /// Records another hop, whose request contains `turns` in addition to the previous one. Returns the hop's number.
+    /// Records another hop, whose request appends `turns` to the previous one. Returns the hop's number.
     pub fn asked_again(&mut self, prefill: Option<&Prefill>, turns: &[Turn]) -> usize {
         let results = HostedResult::all_of(turns);
         let asks = match results.last() {
@@ -91,7 +87,7 @@ impl ManifestBuilder {
         *is_repeated = prefill.is_some_and(|prefill| prefill.is_repeated);
     }
 
-    /// Records that the upstream has answered the hop's request.
+    /// Records the head of the upstream's response.
     pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         let kept = KEPT_HEADERS.iter().filter_map(|name| {
             let value = headers.get(*name)?.to_str().ok()?;
@@ -106,7 +102,7 @@ impl ManifestBuilder {
         self.is_answered = true;
     }
 
-    /// Whether an upstream has answered. If not, there is nothing to play.
+    /// Whether an upstream has responded. If not, there is nothing to play.
     pub fn is_answered(&self) -> bool {
         self.is_answered
     }
@@ -116,15 +112,15 @@ impl ManifestBuilder {
         self.manifest.about = format!("The response failed: {failure}.");
     }
 
-    /// Records that the client did not wait for the end.
+    /// Records that the client disconnected before the end.
     pub fn cancelled(&mut self) {
         "The client went away before the end.".clone_into(&mut self.manifest.about);
     }
 
-    /// The manifest as TOML.
+    /// Serializes the manifest as TOML.
     ///
     /// # Errors
-    /// If it cannot be serialized.
+    /// If the manifest cannot be serialized.
     pub fn text(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(&self.manifest)
     }

@@ -1,5 +1,5 @@
-//! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played. This module also
-//! names a fixture's files.
+//! [`Manifest`]: the file `fixture.toml`, which describes a fixture and the rules for playing it. Also defines the
+//! names of a fixture's other files.
 
 pub mod hosted_tools;
 mod manifest_builder;
@@ -18,21 +18,20 @@ use toolwire_pipeline::{
     settings::{Field, Key, Settings},
 };
 
-/// Marks a folder as a fixture, and describes it.
+/// A folder with this file is a fixture.
 pub const MANIFEST: &str = "fixture.toml";
-/// The client's request.
 pub const REQUEST: &str = "request.json";
 /// The upstream's body.
 pub(crate) const UPSTREAM: &str = "upstream.sse";
-/// Arrival times of the body's pieces.
+/// Arrival times of the pieces of the upstream's body.
 pub const TIMES: &str = "upstream.times";
 
-/// The file of the upstream's body in the hop with this number, from 1.
+/// Returns the name of the file with the upstream's body for a hop, counted from 1.
 pub fn upstream_file(hop: usize) -> String {
     numbered(UPSTREAM, hop)
 }
 
-/// The file with the arrival times of that body's pieces.
+/// Returns the name of the file with the arrival times for a hop.
 pub fn times_file(hop: usize) -> String {
     numbered(TIMES, hop)
 }
@@ -44,16 +43,16 @@ fn numbered(name: &str, hop: usize) -> String {
     }
 }
 
-/// The file `fixture.toml`.
+/// The contents of `fixture.toml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The subject of the fixture, in one line.
+    /// What the fixture is about, in one line.
     pub title: String,
-    /// Explanation of the result for the reader, if it is not obvious.
+    /// Explains the result to readers if it is not obvious.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) about: String,
-    /// The sources for the expected result: ids of conformance cases, and headings such as
+    /// What the expected result is based on: ids of conformance cases, and headings such as
     /// `docs/protocols/lumo.md#v1-stream`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rests_on: Vec<String>,
@@ -65,30 +64,30 @@ pub struct Manifest {
     /// Status and headers of the upstream's response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub upstream: Upstream,
-    /// Further requests to the upstream within the same response.
+    /// Further requests to the upstream for the same response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<Hop>,
     /// The tools that toolwire runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosted: Option<HostedTools>,
-    /// The rules that differ from the defaults.
+    /// Rules that differ from the defaults.
     #[serde(default, skip_serializing_if = "is_default")]
     pub settings: RuleOverrides,
-    /// Text formats that the rules name and that are not built in, defined as in a configuration.
+    /// Custom text formats that the rules name, defined as in a configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) formats: Vec<Definition>,
 }
 
-/// The reason why a manifest cannot be used.
+/// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The definition of the format with this name is wrong.
+    /// The definition of this format is invalid.
     #[error("the format `{0}`: {wrong}", wrong = listed(.1))]
     Format(String, Vec<DefinitionError>),
-    /// Rules are wrong: a sentence that names each wrong key, and its valid values.
+    /// Rules are invalid. Contains a sentence that names each invalid key and its valid values.
     #[error("{0}")]
     Rules(String),
-    /// The schema of the hosted tool with this name is not JSON.
+    /// The schema of this hosted tool is not JSON.
     #[error("`parameters` of `{0}` are not JSON")]
     Schema(String),
 }
@@ -99,10 +98,10 @@ fn listed(wrong: &[DefinitionError]) -> String {
 }
 
 impl Manifest {
-    /// The built-in formats, and those that the manifest defines.
+    /// The built-in formats and those that the manifest defines.
     ///
     /// # Errors
-    /// If a definition is wrong.
+    /// If a definition is invalid.
     pub fn known_formats(&self) -> Result<KnownFormats, ManifestError> {
         let mut own: Vec<CustomFormat> = Vec::new();
         for definition in &self.formats {
@@ -112,7 +111,7 @@ impl Manifest {
         Ok(KnownFormats::new(own))
     }
 
-    /// The definitions of the formats in `own` that `settings` names, for a recording.
+    /// Returns the definitions of those formats in `own` that `settings` names, for a recording.
     pub(crate) fn formats_of(settings: &Rules, own: &[CustomFormat]) -> Vec<Definition> {
         let named = match &settings.detect {
             Detect::Auto | Detect::Off => &[][..],
@@ -139,7 +138,6 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Upstream {
-    /// HTTP status.
     pub status: u16,
     /// Headers. The default `content-type` is `text/event-stream`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -150,7 +148,7 @@ pub struct Upstream {
     /// The start of the response, if the request contained it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefill: String,
-    /// Whether the response repeats that text at its start.
+    /// Whether the response repeats `prefill` at its start.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeats_prefill: bool,
 }
@@ -162,17 +160,16 @@ impl Default for Upstream {
     }
 }
 
-/// `[[hops]]`: a further request to the upstream, and the head of its response. The body of the first further response
-/// is in `upstream-2.sse`, and so on.
+/// `[[hops]]`: a further request to the upstream, and the head of its response. The body of the first such response is
+/// in `upstream-2.sse`, and so on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hop {
-    /// Text that occurs in a string of this request, but not in the previous request.
+    /// Text in a string of this request that the previous request does not contain.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub asks: String,
-    /// HTTP status.
     pub status: u16,
-    /// Headers, as in [`Upstream::headers`].
+    /// See [`Upstream::headers`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// See [`Upstream::prefill`].
@@ -181,10 +178,10 @@ pub struct Hop {
     /// See [`Upstream::repeats_prefill`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeats_prefill: bool,
-    /// The results of hosted calls that the request contains.
+    /// Results of hosted calls that the request contains.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<HostedResult>,
-    /// Events that the client gets before the response.
+    /// Events that the client receives before the response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
 }
@@ -203,13 +200,13 @@ impl Default for Hop {
     }
 }
 
-/// `[settings]`: those rules of a model that differ from the defaults, by their keys in configuration files.
+/// `[settings]`: the rules that differ from the defaults, with their keys in configuration files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RuleOverrides(toml::Table);
 
-/// Defines the keys of `[settings]`: the keys of a model, the keys of its upstream, and the limits that decide how a
-/// response is read.
+/// Defines the keys of `[settings]`: those of a model and of its upstream, and the limits that affect how a response is
+/// read.
 fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
     model_rules::rules(keys, rules, known);
     let mut starts_in_reasoning = Some(rules.starts_in_reasoning);
@@ -227,7 +224,7 @@ fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
 }
 
 impl RuleOverrides {
-    /// Sets the rule `key`. Without a value, the rule keeps its default.
+    /// Sets the rule `key`, or leaves the default if there is no value.
     #[must_use]
     pub fn with(mut self, key: &str, value: Option<impl Into<toml::Value>>) -> Self {
         if let Some(value) = value {
@@ -236,17 +233,17 @@ impl RuleOverrides {
         self
     }
 
-    /// The defaults, overridden by these rules. `known`: the formats that may be named.
+    /// Returns the defaults with these overrides. `known` are the formats that may be named.
     ///
     /// # Errors
-    /// If a key or a value is wrong.
+    /// If a key or a value is invalid.
     pub fn settings(&self, known: &KnownFormats) -> Result<Rules, ManifestError> {
         let mut rules = Rules::default();
         read_table(&self.0, |table| keys(table, &mut rules, known)).map_err(ManifestError::Rules)?;
         Ok(rules)
     }
 
-    /// The overrides that turn the defaults into `settings`, for recordings.
+    /// Returns the overrides that turn the defaults into `settings`.
     pub(crate) fn of(settings: &Rules) -> Self {
         let shown =
             |rules: &Rules| table_of(|table| keys(table, &mut rules.clone(), KnownFormats::built_in()));

@@ -1,7 +1,7 @@
-//! [`Access`]: the record of one request, logged and counted when it is dropped.
+//! [`Access`]: the record of one request, which is logged and counted on drop.
 //!
-//! The record is part of the response's body, because the body lives as long as the request: a complete response, a
-//! failed one, and a client that disconnected all end when the body is dropped.
+//! The record is part of the response's body because the body lives as long as the request: whether the response
+//! completes or fails, or the client disconnects, the request ends when the body is dropped.
 
 use std::{
     fmt,
@@ -30,26 +30,25 @@ use super::{
     untrusted_text::clip,
 };
 
-/// The status in logs and metrics for a client that disconnected before a status was decided.
+/// Status in logs and metrics for a client that disconnected before there was a status.
 const CLIENT_LEFT: u16 = 499;
 
-/// Maximum number of bytes of a path or model name in the log line; longer ones are clipped.
+/// Maximum number of bytes of a path or model name in the log line. Longer ones are truncated.
 const MAX_WORD: usize = 128;
 
-/// Maximum number of bytes of tool names in one log line.
+/// Maximum number of bytes of tool names in a log line.
 const MAX_NAMES: usize = 512;
 
-/// How a request ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// The client disconnected before the end.
     #[default]
     Cancelled,
-    /// The client read nothing for `limits.write_timeout`, so its connection was closed.
+    /// The connection was closed because the client read nothing for `limits.write_timeout`.
     Stalled,
     /// The complete response was written to the client's connection.
     Done,
-    /// The request failed, and the client got an error.
+    /// The request failed, and the client received an error.
     Failed(Failure),
 }
 
@@ -66,7 +65,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The record of one request, which ends when this is dropped.
+/// The record of one request, which is completed on drop.
 #[derive(Debug)]
 pub struct Access {
     metrics: Arc<Metrics>,
@@ -76,7 +75,7 @@ pub struct Access {
     path: String,
     route: &'static str,
     key: Option<Arc<str>>,
-    /// The address of a client whose key was refused.
+    /// The address of a client whose key was rejected.
     peer: Option<IpAddr>,
     asked: Option<String>,
     target: Option<Target>,
@@ -86,35 +85,35 @@ pub struct Access {
     first_content: Option<Duration>,
     bytes_out: u64,
     tally: Option<Tally>,
-    /// Input and output tokens that count for the client.
+    /// Input and output tokens charged to the client.
     spent: (u64, u64),
     outcome: Outcome,
     span: Span,
-    /// The request's span for telemetry.
+    /// The request's telemetry span.
     trace: telemetry::Span,
-    /// The span of the request to the upstream, if the client's request is passed through.
+    /// The telemetry span of the request to the upstream, if the client's request is passed through.
     passed: telemetry::Span,
     /// Tokens of the hops that have ended.
     counted: Tokens,
     /// Number of requests to the upstream so far.
     hops: usize,
-    /// The last request to the upstream.
+    /// The latest request to the upstream.
     hop: Option<HopRecord>,
-    /// Number of other models that were asked because a model failed.
+    /// Number of other models that were asked after failures.
     turns: u64,
-    /// Whether the request asks a model, and so is part of the figures.
+    /// Whether the request is for a model and so belongs in the figures.
     asks_model: bool,
-    /// Set while the response is listed as in progress.
+    /// The entry in the list of responses in progress, while the response is listed.
     live: Option<Box<LiveEntry>>,
 }
 
-/// Input and output tokens, as far as upstreams report them.
+/// Input and output tokens. `None` if upstreams do not report them.
 type Tokens = (Option<u64>, Option<u64>);
 
-/// The destination of a request.
+/// Where a request is sent.
 #[derive(Debug)]
 struct Target {
-    /// The name in the configuration.
+    /// The model's configured name.
     model: String,
     upstream: Arc<Upstream>,
 }
@@ -161,38 +160,37 @@ impl Access {
         }
     }
 
-    /// Returns the same record, which also fills the span `trace`.
+    /// Returns the same record, which also fills in the span `trace`.
     pub(crate) fn traced(mut self, trace: telemetry::Span) -> Self {
         self.trace = trace;
         self
     }
 
-    /// The parent span of requests to upstreams.
+    /// The parent of the spans of requests to upstreams.
     pub(crate) fn trace(&self) -> Option<Parent> {
         self.trace.parent()
     }
 
-    /// The request's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The time since the request arrived.
+    /// Time since the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The time from the arrival of the request to the first byte of its response.
+    /// Time from the request's arrival to the first byte of the response.
     pub(crate) fn first_byte(&self) -> Option<Duration> {
         self.first_byte
     }
 
-    /// Marks the request as a request for a model, regardless of its result.
+    /// Marks the request as one for a model, even if it fails.
     pub(crate) fn asks_model(&mut self) {
         self.asks_model = true;
     }
 
-    /// Lists the response as in progress until it is over. `key`: a name or mark of the client's key.
+    /// Lists the response as in progress until it ends. `key` is the client's name or the fingerprint of its key.
     pub(crate) fn show(&mut self, client: ClientDialect, key: Option<String>) {
         let start = LiveStart {
             id: self.id.clone(),
@@ -209,17 +207,17 @@ impl Access {
         self.live = Some(Box::new(entry));
     }
 
-    /// The entry of the response in the list of responses in progress, if it is listed.
+    /// The entry in the list of responses in progress, if the response is listed.
     pub(crate) fn live(&self) -> Option<&LiveEntry> {
         self.live.as_deref()
     }
 
-    /// The name of the configuration entry that the request is for, or was last sent to.
+    /// The configured name of the model to which the request was last sent.
     pub(crate) fn model(&self) -> Option<&str> {
         Some(&*self.target.as_ref()?.model)
     }
 
-    /// Records that the key of a client at `peer` is missing or wrong.
+    /// Records that a client at `peer` sent no key or a wrong one.
     pub fn refused(&mut self, peer: IpAddr) {
         self.peer = Some(peer.to_canonical());
     }
@@ -229,18 +227,18 @@ impl Access {
         self.key = Some(name);
     }
 
-    /// Records the input and output tokens that count for the client.
+    /// Records the input and output tokens charged to the client.
     pub(crate) fn spent(&mut self, tokens: (u64, u64)) {
         self.spent = tokens;
     }
 
-    /// Records the model that the client asked for.
+    /// Records the model that the client requested.
     pub(crate) fn asked(&mut self, model: &str, stream: bool) {
         self.asked = Some(clip(model, MAX_WORD).into_owned());
         self.stream = stream;
     }
 
-    /// Records that an exchange with an upstream begins. `model` is the name of the configuration entry.
+    /// Records the start of an exchange with an upstream. `model` is the configured name.
     pub(crate) fn routed(&mut self, model: &str, upstream: &Arc<Upstream>) {
         self.metrics.streams().inc();
         self.span.record("model", model);
@@ -248,15 +246,15 @@ impl Access {
         self.moved(1, model, upstream);
     }
 
-    /// Records that the exchange continues with another model, or with a model that has just been prepared. `number`:
-    /// the number of models asked so far.
+    /// Records that the exchange continues with another model, or with a model whose request has just been prepared.
+    /// `number` is how many models have been asked.
     pub(crate) fn moved(&mut self, number: usize, model: &str, upstream: &Arc<Upstream>) {
         self.turns = number.saturating_sub(1) as u64;
         if let Some(live) = &self.live {
             live.at(model, &upstream.name);
         }
         self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
-        // The other model's counts start at zero.
+        // The counts of the new model start at zero.
         self.counted = (None, None);
     }
 
@@ -265,7 +263,6 @@ impl Access {
         &self.span
     }
 
-    /// Records that a request to the upstream has begun.
     pub(crate) fn hop_begun(&mut self, attempt: Attempt) {
         self.hops += 1;
         if let Some(live) = &self.live {
@@ -274,18 +271,16 @@ impl Access {
         self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, attempt));
     }
 
-    /// The next request to the upstream. `None` if no hop has begun.
+    /// Creates the next request to the upstream. `None` before the first one.
     pub(crate) fn next_attempt(&self) -> Option<Attempt> {
         self.hop.as_ref().map(HopRecord::again)
     }
 
-    /// Records that the upstream has refused the request and gets another one instead: see
-    /// [`HopRecord::asked_otherwise`].
+    /// Records that the upstream refused the request and is sent another; see [`HopRecord::asked_otherwise`].
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         self.hop.as_mut()?.asked_otherwise(error)
     }
 
-    /// Records that a piece of the upstream's response has arrived.
     pub(crate) fn hop_chunk(&mut self) {
         if let Some(hop) = &mut self.hop {
             hop.chunk();
@@ -309,9 +304,9 @@ impl Access {
         self.passed.context().cloned()
     }
 
-    /// Records the end of the request to the upstream, if one is in progress. `outcome` is its finish reason, or the
-    /// reason why there is none; in that case, `error` is the label under which it is counted. `tokens` are the totals
-    /// of all hops so far.
+    /// Records the end of the request to the upstream, if one is in progress. `outcome` is the finish reason, or why
+    /// there is none; then `error` is the label under which the failure is counted. `tokens` are totals of all hops so
+    /// far.
     pub(crate) fn hop_ended(
         &mut self,
         outcome: &dyn fmt::Display,
@@ -325,12 +320,12 @@ impl Access {
                 hop.end(name, &HopEnd { outcome, error, tokens: own }, &self.metrics);
             }
             self.counted = tokens;
-            // The calls of the hop run in the hop's span.
+            // Calls from the hop run in the hop's span.
             self.hop = Some(hop);
         }
     }
 
-    /// Calls `begin` in the spans of the hop and of the request.
+    /// Calls `begin` inside the spans of the hop and the request.
     pub(crate) fn in_hop<T>(&self, begin: impl FnOnce() -> T) -> T {
         scoped(self.trace(), || match &self.hop {
             Some(hop) => hop.span().in_scope(begin),
@@ -343,7 +338,6 @@ impl Access {
         Some(HopName { request: &self.id, number: self.hops, model, upstream, purpose: None })
     }
 
-    /// Sets the status of the response.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
     }
@@ -360,7 +354,7 @@ impl Access {
         }
     }
 
-    /// Records that the bytes passed to the client's connection include content of the response.
+    /// Records that content of the response was passed to the client's connection.
     pub(crate) fn wrote_content(&mut self) {
         if self.first_content.is_none() {
             let after = self.elapsed();
@@ -371,12 +365,12 @@ impl Access {
         }
     }
 
-    /// Sets how the request ended. Without this call it counts as cancelled.
+    /// Sets how the request ended. Without this, it counts as cancelled.
     pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
-    /// Sets the contents of the response.
+    /// Sets the counts of the response.
     pub(crate) fn counted(&mut self, tally: Tally) {
         self.tally = Some(tally);
     }
@@ -405,8 +399,8 @@ impl Access {
         }
     }
 
-    /// Adds the result of the request to the trace, and the reason if the request failed. A refusal is the client's
-    /// fault, so it does not mark the request's span as failed.
+    /// Adds the outcome of the request to its trace. A refusal is the client's fault, so it does not mark the span as
+    /// failed.
     fn describe(&mut self, error: Option<&'static str>) {
         let (status, hops) = (u64::from(self.status), self.hops as u64);
         self.trace.set("http.response.status_code", || status);
@@ -426,7 +420,7 @@ impl Access {
         self.trace.end();
     }
 
-    /// Adds the request to the figures of the last hours.
+    /// Adds the request to the figures of the last two hours.
     fn add_figures(&self, error: Option<&'static str>) {
         if !self.asks_model {
             return;
@@ -453,7 +447,7 @@ impl Access {
         self.metrics.figures().record(&finished, unix_time());
     }
 
-    /// Input and output tokens: as the upstream counts them, or as they count for the client.
+    /// Returns the input and output tokens as counted by the upstream, or else as charged to the client.
     fn tokens(&self) -> (u64, u64) {
         let tally = self.tally.as_ref();
         let input = tally.and_then(|tally| tally.input_tokens).unwrap_or(self.spent.0);
@@ -490,7 +484,7 @@ impl Access {
         );
     }
 
-    /// Logs once what was left out of the response.
+    /// Logs, in one line, what was left out of the response.
     fn write_skipped(&self) {
         let skipped = self.tally.as_ref().map(|tally| &tally.skipped).filter(|skipped| !skipped.is_empty());
         if let (Some(skipped), Some(target)) = (skipped, &self.target) {
@@ -521,19 +515,19 @@ impl Drop for Access {
     }
 }
 
-/// Logs that the instructions to the model in the request `id` leave out these tools.
+/// Logs which tools are missing in the instructions to the model for the request `id`.
 pub(crate) fn tools_left_out(id: &str, model: &str, tools: &[String]) {
     let names = tools.join(", ");
     let (tools, names) = (tools.len(), clip(&names, MAX_NAMES));
     tracing::warn!(id, model, tools, %names, "tools were left out of the instructions (max_instructions)");
 }
 
-/// The failure's code, or its kind if that is sufficient.
+/// Returns the failure's code, or its kind if there is no code.
 pub fn failure_name(failure: &Failure) -> &str {
     failure.code().unwrap_or_else(|| kind_name(failure.kind()))
 }
 
-/// The finish reason in toolwire's own terms, which are the same for all dialects.
+/// Returns toolwire's own name of the finish reason, which is the same for all dialects.
 pub fn finish_name(finish: Finish) -> &'static str {
     finish.into()
 }

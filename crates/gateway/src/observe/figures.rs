@@ -1,7 +1,7 @@
-//! [`Figures`]: figures about the requests of the last two hours, per minute, grouped by model, key and upstream.
+//! [`Figures`]: statistics of the requests of the last two hours, per minute, grouped by model, key and upstream.
 //!
-//! A request is counted once, when it is over. The numbers of minutes, names and latencies are bounded, and so is
-//! memory: at most [`MAX_NAMES`] models, keys and upstreams have their own figures at a time. Others are counted as
+//! A request is counted once, when it ends. The numbers of minutes, names and latencies are bounded, and so is memory:
+//! at most [`MAX_NAMES`] models, keys and upstreams have figures of their own at a time. Any others are counted as
 //! `other`.
 
 use std::{
@@ -19,20 +19,18 @@ use super::{
     metrics::OTHER,
 };
 
-/// The longest window in minutes. The preceding window of the same length is kept for comparison.
+/// The longest window in minutes. As many minutes before it are stored for comparison.
 pub const MAX_WINDOW: u64 = 60;
 
-/// Maximum number of models, keys or upstreams that have their own figures.
+/// Maximum number of models, keys or upstreams with figures of their own.
 const MAX_NAMES: usize = 100;
 
-/// Number of seconds that the [current figures](Figures::now) cover.
+/// Number of seconds covered by the [current figures](Figures::now).
 const RECENT: u64 = 60;
 
-/// A finished request.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedRequest<'r> {
-    /// The names for [`By`] in the configuration. `None` if the request has no such name, or failed before it was
-    /// known.
+    /// The configured name for each [`By`]. `None` if the request has none, or failed before it was known.
     pub(crate) names: [Option<&'r str>; 3],
     /// The error label, if the request failed.
     pub(crate) error: Option<&'static str>,
@@ -45,11 +43,11 @@ pub(crate) struct FinishedRequest<'r> {
     pub(crate) duration: Duration,
     /// Number of tool calls that reached the client.
     pub(crate) calls: u64,
-    /// Number of additional requests to upstreams because of failures or wrong calls.
+    /// Number of additional requests to upstreams after failures or wrong calls.
     pub(crate) retries: u64,
 }
 
-/// The property by which figures are grouped. The order is that of [`FinishedRequest::names`].
+/// What figures are grouped by, in the order of [`FinishedRequest::names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     Model,
@@ -67,7 +65,7 @@ impl By {
     }
 }
 
-/// The figures of the last two hours.
+/// Statistics of the last two hours.
 #[derive(Debug, Default)]
 pub struct Figures(Mutex<RequestHistory>);
 
@@ -75,24 +73,24 @@ pub struct Figures(Mutex<RequestHistory>);
 struct RequestHistory {
     /// Indexed by [`By`].
     groups: [Group; 3],
-    /// Sums for each second in which a request ended, in order.
+    /// Sums for each second in which a request ended, oldest first.
     seconds: VecDeque<(u64, Sums)>,
 }
 
-/// The requests grouped by one [`By`].
+/// Statistics for one [`By`].
 #[derive(Debug, Default)]
 struct Group {
     /// The latest minute with a request.
     current: Minute,
-    /// Earlier minutes, in order.
+    /// Earlier minutes, oldest first.
     earlier: VecDeque<Minute>,
-    /// The names that have their own figures, with the last minute of each.
+    /// The names with figures of their own, and the last minute of each.
     names: HashMap<Arc<str>, u64>,
 }
 
 #[derive(Debug, Default)]
 struct Minute {
-    /// Minutes since 1970.
+    /// Minutes since the Unix epoch.
     number: u64,
     sums: BTreeMap<Arc<str>, Sums>,
 }
@@ -104,7 +102,7 @@ impl Figures {
         for (group, name) in history.groups.iter_mut().zip(request.names) {
             group.sums(name.unwrap_or(OTHER), now / 60).add(request);
         }
-        // The clock may have been set back.
+        // `second` is later than `now` if the clock has been set back.
         match history.seconds.back_mut() {
             Some((second, sums)) if *second >= now => sums.add(request),
             _ => {
@@ -118,7 +116,8 @@ impl Figures {
         }
     }
 
-    /// The figures of the last minute up to `now`, in seconds of Unix time. `running`: the responses in progress.
+    /// Returns the figures of the last minute. `now` is in seconds of Unix time, and `running` is the number of
+    /// responses in progress.
     pub(crate) fn now(&self, running: i64, now: u64) -> Value {
         let history = self.0.lock();
         let mut recent = Sums::default();
@@ -139,8 +138,8 @@ impl Figures {
         Value::Object(json)
     }
 
-    /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], including the current minute of `now`, which
-    /// is in seconds of Unix time. Also contains the figures of the same number of minutes before that.
+    /// Returns the figures of the last `window` minutes, including the current one, and of as many minutes before them.
+    /// `window` is at most [`MAX_WINDOW`]. `now` is in seconds of Unix time.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
         let history = self.0.lock();
         let [model, key, upstream] = &history.groups;
@@ -179,9 +178,9 @@ impl Figures {
 }
 
 impl Group {
-    /// The sums of `name` in the minute `now`.
+    /// Returns the sums of `name` for the minute `now`.
     fn sums(&mut self, name: &str, now: u64) -> &mut Sums {
-        // If `now` is smaller, the clock has been set back.
+        // `now` is smaller if the clock has been set back.
         if now > self.current.number {
             let mut over = mem::replace(&mut self.current, Minute { number: now, ..Minute::default() });
             over.sums.values_mut().for_each(Sums::shrink);
@@ -246,7 +245,7 @@ impl Row {
     }
 }
 
-/// Sums over several requests.
+/// Sums over requests.
 #[derive(Debug, Default)]
 struct Sums {
     requests: u64,
@@ -254,7 +253,7 @@ struct Sums {
     cancelled: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// For streams whose number of tokens is known: the tokens, and the time from the first content to the end.
+    /// For streams whose token count is known: the tokens, and the time from the first content to the end.
     streamed: (u64, Duration),
     first_content: Latencies,
     duration: Latencies,
@@ -330,7 +329,7 @@ fn percentiles(times: &Latencies) -> Value {
     })
 }
 
-/// `count` per second, with two decimals. `null` if no time has passed.
+/// `count` per second, rounded to two decimals. `null` if no time has passed.
 fn ratio(count: u64, time: Duration) -> Value {
     if time.is_zero() {
         return Value::Null;

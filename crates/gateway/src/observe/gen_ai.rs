@@ -1,7 +1,7 @@
-//! OpenTelemetry's conventions for generative AI: names, and the metrics of requests to models.
+//! OpenTelemetry's semantic conventions for generative AI: names, and metrics of requests to models.
 //!
-//! All names are defined here, in the version of `docs/protocols/telemetry.md#version`, because they are still being
-//! renamed.
+//! The names are still changing, so all of them are defined here, in the version of
+//! `docs/protocols/telemetry.md#version`.
 
 use std::fmt;
 
@@ -33,10 +33,10 @@ pub(crate) const SERVER_PORT: &str = "server.port";
 #[cfg(feature = "otel")]
 pub(crate) const TOKEN_TYPE: &str = "gen_ai.token.type";
 
-/// The operation of every request to a model.
+/// Operation name of all requests to models.
 pub(crate) const CHAT: &str = "chat";
 
-/// The provider name of an upstream: the conventions' name for a known host, otherwise the upstream's own name.
+/// Returns the conventions' name for an upstream's provider, or the upstream's own name if its host is unknown.
 pub(crate) fn provider(upstream: &Upstream) -> &str {
     let host = upstream.base_url.host().unwrap_or_default();
     let is_in = |domain: &str| {
@@ -51,7 +51,7 @@ pub(crate) fn provider(upstream: &Upstream) -> &str {
     }
 }
 
-/// The conventions' term for one of toolwire's finish reasons (docs/protocols/telemetry.md#version).
+/// Returns the conventions' term for one of toolwire's finish reasons (docs/protocols/telemetry.md#version).
 pub(super) fn finish_reason(own: String) -> String {
     match own.as_str() {
         "calls" => "tool_call".to_owned(),
@@ -60,7 +60,7 @@ pub(super) fn finish_reason(own: String) -> String {
     }
 }
 
-/// Domains of providers.
+/// Domains of providers, and the conventions' names for them.
 const PROVIDERS: [(&str, &str); 11] = [
     ("api.openai.com", "openai"),
     ("api.anthropic.com", "anthropic"),
@@ -75,20 +75,20 @@ const PROVIDERS: [(&str, &str); 11] = [
     ("api.perplexity.ai", "perplexity"),
 ];
 
-/// The measurements of a request to a model, known at its end.
+/// What is measured for a request to a model.
 #[derive(Debug)]
 pub(super) struct Measured<'m> {
-    /// The name of the model's entry in the configuration, so that clients cannot add names.
+    /// The model's configured name, so that clients cannot add label values.
     pub(super) model: &'m str,
     pub(super) upstream: &'m Upstream,
-    /// Duration in seconds.
+    /// In seconds.
     pub(super) duration: f64,
-    /// Seconds to the first chunk of a stream, and average seconds between chunks.
+    /// Seconds to the first chunk of a stream, and mean seconds between chunks.
     pub(super) first_chunk: Option<f64>,
     pub(super) per_chunk: Option<f64>,
     /// The error label, if the request failed.
     pub(super) error: Option<&'static str>,
-    /// Input and output tokens, as far as the upstream reports them.
+    /// Input and output tokens. `None` if the upstream does not report them.
     pub(super) tokens: (Option<u64>, Option<u64>),
 }
 
@@ -102,7 +102,7 @@ metrics! {
     gen_ai_client_token_usage: Family<Labels, Histogram>, "Tokens of requests to models, as upstreams count them, by gen_ai_token_type (input, output)", tokens;
 }
 
-/// The conventions' labels, in Prometheus's spelling.
+/// The conventions' labels in Prometheus's spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Labels {
     provider: String,
@@ -129,7 +129,6 @@ impl EncodeLabelSet for Labels {
 }
 
 impl ModelSeries {
-    /// Counts a request.
     pub(super) fn add(&self, measured: &Measured<'_>) {
         let Measured { model, upstream, duration, first_chunk, per_chunk, error, tokens } = *measured;
         let mut labels = Labels {
@@ -147,7 +146,7 @@ impl ModelSeries {
                 family.get_or_create(&labels).observe(seconds);
             }
         }
-        // The bucket bounds are far below 2^52.
+        // Token counts are far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "no request has that many tokens")]
         for (kind, count) in [("input", tokens.0), ("output", tokens.1)] {
             if let Some(count) = count {
@@ -161,14 +160,14 @@ impl ModelSeries {
     }
 }
 
-/// Buckets from 1 ms to 164 s: the bounds that the semantic conventions recommend, extended at both ends.
+/// Buckets from 1 ms to 164 s: the bounds that the conventions recommend, extended at both ends.
 fn seconds() -> Family<Labels, Histogram> {
     Family::new_with_constructor(|| {
         Histogram::new([0.001, 0.0025, 0.005].into_iter().chain(exponential_buckets(0.01, 2.0, 15)))
     })
 }
 
-/// The bucket bounds that the semantic conventions recommend.
+/// The bucket bounds that the conventions recommend.
 fn tokens() -> Family<Labels, Histogram> {
     Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 4.0, 14)))
 }

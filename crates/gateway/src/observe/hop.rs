@@ -1,7 +1,7 @@
-//! [`HopRecord`]: the record of one request to an upstream: spans, metrics, and a log line when it ends.
+//! [`HopRecord`]: the record of one request to an upstream: spans, metrics, and a log line at its end.
 //!
-//! The log span and the line have the level debug, so that they cost nothing by default. The span is only entered
-//! when an operation starts in it, and never while a response is read.
+//! The log span and the log line have the level debug, so they cost nothing by default. The span is entered only when
+//! an operation starts in it, and never while a response is read.
 
 use std::{
     fmt,
@@ -22,32 +22,30 @@ use toolwire_config::Upstream;
 use toolwire_net::telemetry::{self, Parent, SpanKind, Value};
 use toolwire_pipeline::conversation::Sampling;
 
-/// The names that identify a hop.
+/// What identifies a hop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HopName<'n> {
     /// The id of the client's request.
     pub(crate) request: &'n str,
-    /// The number of the hop in the response, from 1.
+    /// The number of the hop within the response, starting at 1.
     pub(crate) number: usize,
-    /// The name of the model's entry in the configuration.
+    /// The model's configured name.
     pub(crate) model: &'n str,
-    /// The upstream.
     pub(crate) upstream: &'n Upstream,
-    /// The purpose, if toolwire itself makes the request. `None` for a client's request.
+    /// Why toolwire itself sends the request. `None` for a client's request.
     pub(crate) purpose: Option<&'static str>,
 }
 
-/// How a hop ended.
 pub(crate) struct HopEnd<'e> {
-    /// The finish reason, or the reason why there is none.
+    /// The finish reason, or why there is none.
     pub(crate) outcome: &'e dyn fmt::Display,
-    /// The kind of the failure, if the hop has failed.
+    /// The kind of the failure, if the hop failed.
     pub(crate) error: Option<&'static str>,
-    /// Input and output tokens, as far as the upstream has reported them.
+    /// Input and output tokens. `None` if the upstream did not report them.
     pub(crate) tokens: (Option<u64>, Option<u64>),
 }
 
-/// A request to an upstream that is about to be sent.
+/// A request that is about to be sent to an upstream.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     begun: Instant,
@@ -56,8 +54,8 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Starts the span of a request to `model`, which is the upstream's name for it. The span is a child of `parent`,
-    /// if there is one.
+    /// Starts the span of a request to `model`, the upstream's name for the model. The span is a child of `parent`, if
+    /// there is one.
     pub(crate) fn begin(
         parent: Option<&Parent>,
         upstream: &Upstream,
@@ -92,12 +90,12 @@ impl Attempt {
         Self { begun: Instant::now(), is_streamed, trace }
     }
 
-    /// A request that is not part of a trace.
+    /// Creates a request that is not part of a trace.
     pub(crate) fn untraced(is_streamed: bool) -> Self {
         Self { begun: Instant::now(), is_streamed, trace: telemetry::Span::default() }
     }
 
-    /// The trace context that the upstream receives.
+    /// The trace context to send to the upstream.
     pub(crate) fn context(&self) -> Option<&telemetry::SpanContext> {
         self.trace.context()
     }
@@ -110,13 +108,13 @@ pub(crate) struct HopRecord {
     attempt: Attempt,
     /// Time from the start to the first piece of the response.
     first_chunk: Option<Duration>,
-    /// Number of pieces of the response.
+    /// Number of pieces in the response.
     chunks: u32,
     is_ended: bool,
 }
 
 impl HopRecord {
-    /// Records a hop that has begun, in the log span `parent`.
+    /// Records the start of a hop, inside the log span `parent`.
     pub(crate) fn begin(parent: &Span, name: HopName<'_>, attempt: Attempt) -> Self {
         let HopName { request, number, model, upstream, purpose } = name;
         let span = tracing::debug_span!(
@@ -131,13 +129,13 @@ impl HopRecord {
         Self { span, attempt, first_chunk: None, chunks: 0, is_ended: false }
     }
 
-    /// The log span. The tools that the hop calls run in it.
+    /// The log span. Hosted calls from the hop run in it.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Records that the upstream has refused the request with the reason `error`, and gets another request instead.
-    /// Returns the trace context for the new request.
+    /// Records that the upstream refused the request with the reason `error` and is sent another. Returns the trace
+    /// context for the new request.
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         let trace = self.attempt.trace.again();
         self.attempt.trace.fail(error);
@@ -145,13 +143,12 @@ impl HopRecord {
         self.attempt.trace.context()
     }
 
-    /// The request of the next hop.
+    /// Creates the request of the next hop.
     pub(crate) fn again(&self) -> Attempt {
         let Attempt { is_streamed, trace, .. } = &self.attempt;
         Attempt { begun: Instant::now(), is_streamed: *is_streamed, trace: trace.again() }
     }
 
-    /// Records that a piece of the response has arrived.
     pub(crate) fn chunk(&mut self) {
         if self.chunks == 0 {
             self.first_chunk = Some(self.attempt.begun.elapsed());
@@ -159,7 +156,7 @@ impl HopRecord {
         self.chunks = self.chunks.saturating_add(1);
     }
 
-    /// Ends the hop, if it has not ended before.
+    /// Ends the hop, unless it has already ended.
     pub(crate) fn end(&mut self, name: HopName<'_>, end: &HopEnd<'_>, metrics: &Metrics) {
         if std::mem::replace(&mut self.is_ended, true) {
             return;
@@ -188,7 +185,7 @@ impl HopRecord {
         self.describe(end, number, purpose, first_chunk);
     }
 
-    /// Adds the result of the hop to the trace.
+    /// Adds the outcome of the hop to its trace.
     fn describe(&mut self, end: &HopEnd<'_>, number: usize, purpose: Option<&str>, first_chunk: Option<f64>) {
         let trace = &mut self.attempt.trace;
         trace.set("toolwire.hop", || number as u64);

@@ -1,4 +1,4 @@
-//! [`HostedFigures`]: figures of each hosted tool's calls since toolwire started.
+//! [`HostedFigures`]: statistics of calls to each hosted tool since toolwire started.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::latencies::Latencies;
 
-/// The calls of all tools. The caller bounds the number of names.
+/// Statistics by tool. The caller bounds the number of names.
 #[derive(Debug, Default)]
 pub struct HostedFigures(Mutex<HashMap<String, ToolFigures>>);
 
@@ -16,12 +16,11 @@ struct ToolFigures {
     calls: u64,
     failed: u64,
     cached: u64,
-    /// Latencies of the calls that were run.
+    /// Latencies of the calls that ran.
     times: Latencies,
 }
 
 impl HostedFigures {
-    /// Counts a finished call.
     pub(super) fn count(&self, tool: &str, took: Duration, is_ok: bool, is_cached: bool) {
         let mut tools = self.0.lock();
         let own = match tools.get_mut(tool) {
@@ -36,7 +35,8 @@ impl HostedFigures {
         }
     }
 
-    /// The figures of one tool: `calls`, `failed` and `cached` calls, and the median time of the calls that were run.
+    /// Returns the statistics of one tool: `calls`, `failed` and `cached` calls, and the median latency of the calls
+    /// that ran.
     pub fn of(&self, tool: &str) -> Value {
         let tools = self.0.lock();
         let none = ToolFigures::default();

@@ -1,25 +1,26 @@
-//! [`Latencies`]: times in logarithmic buckets, for percentiles.
+//! [`Latencies`]: a histogram of durations with logarithmic buckets, for percentiles.
 
 use std::time::Duration;
 
-/// Number of buckets for each power of two. A percentile is off by at most a sixteenth.
+/// Number of buckets per power of two. The error of a percentile is at most a sixteenth.
 const STEPS: u32 = 8;
 
-/// [`STEPS`] as a power of two.
+/// Base-2 logarithm of [`STEPS`].
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// Converts a duration to milliseconds with three decimals, since the proxy's own share is far below one.
+/// Converts a duration to milliseconds. Rounds to three decimals, since the proxy's own share is far below a
+/// millisecond.
 pub(super) fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// A histogram of times. Times above 71 minutes count as 71 minutes.
+/// A histogram of durations. Durations above 71 minutes count as 71 minutes.
 ///
-/// Takes 8 bytes for each non-empty bucket, because [`Figures`](super::figures::Figures) keeps many of these for two
+/// Takes 8 bytes per non-empty bucket, because [`Figures`](super::figures::Figures) stores many histograms for two
 /// hours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Latencies {
-    /// Non-empty buckets with their counts, in order.
+    /// Non-empty buckets and their counts, in order.
     buckets: Vec<(u8, u32)>,
 }
 
@@ -32,7 +33,7 @@ impl Latencies {
         other.buckets.iter().for_each(|(bucket, count)| self.add_to(*bucket, *count));
     }
 
-    /// Releases the space that is reserved for further buckets.
+    /// Releases the memory reserved for further buckets.
     pub(crate) fn shrink(&mut self) {
         self.buckets.shrink_to_fit();
     }
@@ -50,7 +51,7 @@ impl Latencies {
         }
     }
 
-    /// The smallest time that `percent` of the times do not exceed. `None` if there are no times.
+    /// Returns the smallest duration that `percent` % of all durations do not exceed. `None` if there are none.
     pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = self.count().saturating_mul(percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -62,7 +63,7 @@ impl Latencies {
     }
 }
 
-/// The bucket of a time: the position of the highest bit of its microseconds, and the following bits.
+/// Returns the bucket of a duration: the position of the highest bit of its microseconds, and the bits after it.
 fn bucket(time: Duration) -> u8 {
     let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     let Some(shift) = micros.checked_ilog2().and_then(|highest| highest.checked_sub(STEP_BITS)) else {
@@ -71,7 +72,7 @@ fn bucket(time: Duration) -> u8 {
     u8::try_from((shift + 1) * STEPS + ((micros >> shift) & (STEPS - 1))).unwrap_or(u8::MAX)
 }
 
-/// The time in the middle of a bucket.
+/// Returns the middle of a bucket.
 fn middle(bucket: u8) -> Duration {
     let (octave, step) = (u32::from(bucket) / STEPS, u32::from(bucket) % STEPS);
     let Some(shift) = octave.checked_sub(1) else { return Duration::from_micros(step.into()) };

@@ -1,9 +1,9 @@
-//! [`List`]: several texts as one value of a log line.
+//! [`List`]: several strings as one value in a log line.
 
 use std::{error::Error, fmt};
 
-/// A list of texts, which becomes an array in JSON. tracing does not support lists, so the list is recorded as an error
-/// (`value as &dyn Error`), which the formatter recognises.
+/// A list of strings, which is written as an array in JSON. tracing does not support lists, so it is recorded as an
+/// error (`value as &dyn Error`) that the formatter recognizes.
 #[derive(Debug)]
 pub struct List(pub Vec<String>);
 

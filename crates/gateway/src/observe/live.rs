@@ -1,6 +1,6 @@
-//! [`LiveStreams`]: the responses in progress, for people who inspect them.
+//! [`LiveStreams`]: the list of responses in progress, for inspection.
 //!
-//! A response in progress only stores numbers. Readers do not delay it.
+//! A response updates its entry by storing numbers, so it is never delayed by readers of the list.
 
 use std::{
     collections::BTreeMap,
@@ -15,23 +15,23 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use strum::VariantArray;
 
-/// Maximum number of responses that are listed.
+/// Maximum number of responses in the list.
 const MAX_LISTED: usize = 1000;
 
 /// The state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum LiveState {
-    /// Images are being described, or hosted calls of the previous turn are still running, before the upstream can be
-    /// asked.
+    /// Before the upstream can be asked, images are being described or hosted calls of the previous turn are still
+    /// running.
     Preparing,
-    /// No content has come from the upstream yet: the request is in its queue, or the model is working.
+    /// No content has arrived yet: the request is queued, or the model is working.
     Waiting,
     /// Content is arriving.
     Streaming,
-    /// Between two requests to the upstream: hosted tools are running.
+    /// Hosted tools are running between two requests to the upstream.
     Tools,
-    /// Complete, but not yet taken by the client.
+    /// Complete, but the client has not read all of it.
     Ending,
 }
 
@@ -41,7 +41,7 @@ impl LiveState {
     }
 }
 
-/// All responses in progress, ordered by their start.
+/// All responses in progress, oldest first.
 #[derive(Debug, Default)]
 pub struct LiveStreams(Mutex<Open>);
 
@@ -51,36 +51,35 @@ struct Open {
     streams: BTreeMap<u64, Arc<LiveStream>>,
 }
 
-/// Facts about a response that are known from the start.
+/// What is known about a response at its start.
 #[derive(Debug)]
 pub(crate) struct LiveStart {
-    /// The request's id.
     pub(crate) id: String,
-    /// The model that the client asked for.
+    /// The model that the client requested.
     pub(crate) model: String,
-    /// A name or mark of the client's key.
+    /// The client's name or the fingerprint of its key.
     pub(crate) key: Option<String>,
     /// The client's dialect.
     pub(crate) client: &'static str,
     pub(crate) is_stream: bool,
-    /// Time at which the request arrived.
+    /// When the request arrived.
     pub(crate) begun: Instant,
 }
 
-/// One response in progress.
+/// A response in progress.
 #[derive(Debug)]
 struct LiveStream {
     start: LiveStart,
-    /// The configuration entry of the model that answers, and the upstream's name.
+    /// The configured name of the model that answers, and the upstream's name.
     place: Mutex<(String, String)>,
     state: AtomicU8,
     hops: AtomicU64,
     tokens: AtomicU64,
-    /// Microseconds from the start to the first content; 0 before the first content.
+    /// Microseconds from the start to the first content, or 0 before that.
     first_content: AtomicU64,
 }
 
-/// The entry of a response in progress, which is removed when this is dropped.
+/// The entry of a response in progress, which is removed from the list on drop.
 #[derive(Debug)]
 pub(crate) struct LiveEntry {
     streams: Arc<LiveStreams>,
@@ -89,7 +88,7 @@ pub(crate) struct LiveEntry {
 }
 
 impl LiveStreams {
-    /// Lists a response.
+    /// Adds a response to the list.
     pub(crate) fn begin(self: &Arc<Self>, start: LiveStart) -> LiveEntry {
         let stream = Arc::new(LiveStream {
             start,
@@ -107,7 +106,7 @@ impl LiveStreams {
         LiveEntry { streams: Arc::clone(self), number, stream }
     }
 
-    /// The number of responses in progress, and the oldest of them as JSON.
+    /// Returns the number of responses in progress, and the oldest of them as JSON.
     pub fn list(&self) -> (usize, Vec<Value>) {
         let open = self.0.lock();
         let count = open.streams.len();
@@ -118,7 +117,7 @@ impl LiveStreams {
 }
 
 impl LiveEntry {
-    /// Sets the configuration entry of the model that answers, and the upstream's name.
+    /// Sets the configured name of the model that answers, and the upstream's name.
     pub(super) fn at(&self, model: &str, upstream: &str) {
         *self.stream.place() = (model.to_owned(), upstream.to_owned());
     }
@@ -134,7 +133,7 @@ impl LiveEntry {
         self.stream.first_content.store(micros, Relaxed);
     }
 
-    /// Sets the state, and the approximate number of tokens that the model has written.
+    /// Sets the state, and the approximate number of tokens written by the model.
     pub(crate) fn progress(&self, state: LiveState, tokens: u64) {
         self.stream.state.store(state as u8, Relaxed);
         self.stream.tokens.store(tokens, Relaxed);

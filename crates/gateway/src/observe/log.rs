@@ -1,6 +1,6 @@
-//! Log lines: their destination and their form. tracing-subscriber formats them. This module ensures that a value
-//! cannot break out of its place: text from outside is escaped and clipped
-//! ([`untrusted_text`](super::untrusted_text)), in text and in JSON.
+//! Log lines: where they go, and what they look like. tracing-subscriber formats them, and this module ensures that no
+//! value can break out of its place: text from outside is escaped and truncated
+//! ([`untrusted_text`](super::untrusted_text)), both in text and in JSON.
 
 use std::{
     error::Error,
@@ -29,7 +29,7 @@ use super::{
     untrusted_text::{MAX_VALUE, cleaned, clip, write_printable},
 };
 
-/// How a log line is written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Style {
     /// For people: one line of text.
@@ -39,9 +39,9 @@ pub enum Style {
     Json,
 }
 
-/// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual form (`info`,
-/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging
-/// is set up already.
+/// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual syntax (`info`,
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging is
+/// already set up.
 ///
 /// # Errors
 /// If `filter` is invalid.
@@ -49,13 +49,14 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Pa
     let chosen = filter.unwrap_or("info");
     let mut filter = EnvFilter::try_new(chosen)?;
     if !chosen.contains("rmcp") {
-        // rmcp is silenced, since it logs everything that MCP servers send.
+        // rmcp logs everything that MCP servers send.
         filter = filter.add_directive("rmcp=off".parse()?);
     }
-    // A line that cannot be written is lost: reporting it would panic when stderr is a terminal that has gone.
+    // Lines that cannot be written are dropped: reporting the error would panic if stderr is a terminal that was
+    // closed.
     let lines =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
-    // If logging is set up already, a test or an embedding program did it, which takes precedence.
+    // Fails if a test or an embedding program has already set up logging, which takes precedence.
     let _ = match style {
         Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),
         Style::Json => lines.json().flatten_event(true).map_event_format(CleanObjects).try_init(),
@@ -63,7 +64,7 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Pa
     Ok(())
 }
 
-/// The fields of a text line, with each value cleaned before the library formats it.
+/// Formats the fields of a text line after cleaning each value.
 #[derive(Debug)]
 struct CleanFields;
 
@@ -75,7 +76,7 @@ impl<'w> FormatFields<'w> for CleanFields {
     }
 }
 
-/// Passes on cleaned values. Values that are not text also arrive through `record_debug`.
+/// Passes cleaned values on to a visitor. `record_debug` also receives values that are not strings.
 struct Clean<V>(V);
 
 impl<V: Visit> Visit for Clean<V> {
@@ -83,8 +84,7 @@ impl<V: Visit> Visit for Clean<V> {
         if field.name() == "message" {
             return self.record_debug(field, &format_args!("{text}"));
         }
-        // The library quotes a text and escapes its unprintable characters. Clipping before that keeps both
-        // quotes.
+        // The library quotes the string and escapes unprintable characters. Truncating first preserves both quotes.
         self.0.record_str(field, &clip(text, MAX_VALUE));
     }
 
@@ -93,8 +93,8 @@ impl<V: Visit> Visit for Clean<V> {
     }
 }
 
-/// A line of JSON as the library writes it, with its texts clipped, its unprintable characters escaped, and arrays
-/// for each [`List`].
+/// Formats JSON lines as the library does, but truncates strings, escapes unprintable characters, and writes each
+/// [`List`] as an array.
 #[derive(Debug)]
 struct CleanObjects<L>(L);
 
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Replaces the texts that the library wrote for lists with arrays.
+/// Replaces the strings that the library wrote for lists by arrays.
 struct Lists<'o>(&'o mut Map<String, Value>);
 
 impl Visit for Lists<'_> {
@@ -133,7 +133,7 @@ impl Visit for Lists<'_> {
     fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
-/// Clips every text in `value`.
+/// Truncates all strings in `value`.
 fn clip_all(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > MAX_VALUE => *text = clip(text, MAX_VALUE).into_owned(),
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The output of `log` while `events` runs.
+    /// Returns the output of `log` while `events` runs.
     fn logged<L: Subscriber + Send + Sync + 'static>(
         log: impl FnOnce(Lines) -> L,
         events: impl FnOnce(),
@@ -178,7 +178,7 @@ mod tests {
         String::from_utf8(lines).unwrap()
     }
 
-    /// The output of `log` for every kind of value.
+    /// Returns the output of `log` for all kinds of values.
     fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
         logged(log, || {
             let missing: Option<&str> = None;
@@ -228,7 +228,7 @@ mod tests {
         assert!(library.starts_with("{\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), "{library}");
     }
 
-    /// Logs `hostile` in each of the ways that a value can get into a line, as three lines.
+    /// Logs `hostile` in three lines, in each way in which a value can get into a line.
     fn log_everywhere(hostile: &str) {
         let error = io::Error::other(hostile.to_owned());
         let error: &(dyn Error + 'static) = &error;

@@ -1,8 +1,8 @@
-//! [`Metrics`]: the counters that `/metrics` shows.
+//! [`Metrics`]: the metrics that `/metrics` shows.
 //!
 //! `/metrics` requires no key. Labels therefore contain only configured names, kinds, formats and names from the API,
-//! nothing that clients choose. That also bounds the number of series. Names of called tools are a label only if the
-//! configuration enables it, up to [`names::MAX_NAMES`] of them; others are counted as `other`.
+//! and nothing that clients choose, which also bounds the number of series. Names of called tools become labels only if
+//! the configuration enables this, and only [`names::MAX_NAMES`] of them; any others are counted as `other`.
 
 mod names;
 mod series;
@@ -35,26 +35,26 @@ use super::{
     live::LiveStreams,
 };
 
-/// The label for names that have no label of their own.
+/// Label for names without a label of their own.
 pub(super) const OTHER: &str = "other";
 
-/// All metrics of one server.
+/// All metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     series: Series,
     model_registry: Registry,
     models: ModelSeries,
-    /// The tools that are labels of hosted calls.
+    /// The tools with a label for hosted calls.
     hosted_names: Names,
     hosted_figures: HostedFigures,
-    /// `None` if tool names are not a label.
+    /// `None` if names of called tools are not labels.
     names: Option<Names>,
     figures: Figures,
     live: Arc<LiveStreams>,
 }
 
-/// Counts the attempts to refresh the session of one upstream's account.
+/// Counts the attempts to refresh the session of an upstream's account.
 #[derive(Debug)]
 pub(crate) struct RefreshCounter {
     refreshes: Family<lumo_refreshes::Labels, Counter>,
@@ -62,7 +62,7 @@ pub(crate) struct RefreshCounter {
 }
 
 impl RefreshCounter {
-    /// `result`: `ok`, `failed`, or `logged_out` if a new login is required.
+    /// `result` is `ok`, `failed`, or `logged_out` if a new login is required.
     pub(crate) fn count(&self, result: &'static str) {
         let labels = lumo_refreshes::Labels { upstream: self.upstream.clone(), result };
         self.refreshes.get_or_create(&labels).inc();
@@ -70,7 +70,7 @@ impl RefreshCounter {
 }
 
 impl Metrics {
-    /// Creates all metrics, with the counters at zero. If `tool_names` is set, the names of called tools are a label.
+    /// Creates all metrics at zero. With `tool_names`, the names of called tools become labels.
     pub(crate) fn new(tool_names: bool) -> Self {
         let (mut registry, mut model_registry) = (Registry::with_prefix("toolwire"), Registry::default());
         Self {
@@ -86,8 +86,7 @@ impl Metrics {
         }
     }
 
-    /// Records that a configuration was loaded, including the first one at the start. `at` is in milliseconds of Unix
-    /// time.
+    /// Records that a configuration was loaded, including the first one. `at` is in milliseconds of Unix time.
     pub(crate) fn config_loaded(&self, generation: u64, at: u64) {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.series.config_generation.set(signed(generation));
@@ -98,33 +97,31 @@ impl Metrics {
         }
     }
 
-    /// Records that a configuration could not be loaded.
     pub(crate) fn config_failed(&self) {
         self.series.config_last_reload_successful.set(0);
         self.series.config_reloads.get_or_create(&config_reloads::Labels { result: "failed" }).inc();
     }
 
-    /// All metrics in the text format of Prometheus ([`Metrics::CONTENT_TYPE`]).
+    /// Returns all metrics in Prometheus's text format ([`Metrics::CONTENT_TYPE`]).
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // Writing into a string cannot fail.
+        // Infallible: the output is a string.
         let _ = encode_registry(&mut text, &self.registry)
             .and_then(|()| encode_registry(&mut text, &self.model_registry))
             .and_then(|()| encode_eof(&mut text));
         text
     }
 
-    /// The content type of [`Metrics::text`].
     pub(crate) const CONTENT_TYPE: &'static str =
         "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-    /// Counts a finished request. `model` is the name of the configuration entry.
+    /// Counts a finished request. `model` is the configured name.
     pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
         let model = model.unwrap_or(OTHER).to_owned();
         self.series.requests.get_or_create(&requests::Labels { route, model, status }).inc();
     }
 
-    /// Counts a finished request from the client `key`, and the input and output tokens that count for the client. The
+    /// Counts a finished request from the client `key`, and the input and output tokens charged to the client. The
     /// names of keys and models come from the configuration.
     pub(super) fn key_request(&self, key: &str, model: Option<&str>, status: u16, tokens: (u64, u64)) {
         let model = model.unwrap_or(OTHER);
@@ -143,13 +140,11 @@ impl Metrics {
         }
     }
 
-    /// Records the time to the first byte of a response.
     pub(super) fn first_byte(&self, model: &str, after: Duration) {
         let label = first_byte_seconds::Labels { model: model.to_owned() };
         self.series.first_byte_seconds.get_or_create(&label).observe(after.as_secs_f64());
     }
 
-    /// Counts a failed response.
     pub(super) fn upstream_error(&self, upstream: &str, kind: Kind) {
         let labels = upstream_errors::Labels { upstream: upstream.to_owned(), kind: kind_name(kind) };
         self.series.upstream_errors.get_or_create(&labels).inc();
@@ -165,7 +160,7 @@ impl Metrics {
         self.series.client_stalls.inc();
     }
 
-    /// Adds the contents of a response.
+    /// Adds the counts of a response.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
             let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
@@ -179,12 +174,12 @@ impl Metrics {
         }
         self.series.dropped_calls.inc_by(tally.dropped_calls);
         self.series.malformed_frames.inc_by(tally.malformed_frames);
-        // Gauges of bytes stay far below 2^52.
+        // Byte counts are far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "a limit in the configuration keeps it small")]
         self.series.held_bytes.observe(tally.held_peak as f64);
     }
 
-    /// Adds the tokens of all hops in a response by `upstream`. `model` is the name of the configuration entry.
+    /// Adds the tokens of all hops in a response from `upstream`. `model` is the configured name.
     pub(crate) fn tokens(&self, model: &str, upstream: &str, tally: &Tally) {
         for (direction, count) in [("input", tally.input_tokens), ("output", tally.output_tokens)] {
             if let Some(count) = count.filter(|count| *count > 0) {
@@ -195,7 +190,7 @@ impl Metrics {
         }
     }
 
-    /// Counts the fields in a request that the dialect of `upstream` cannot express. Fields that the API does not
+    /// Counts the fields of a request that the dialect of `upstream` cannot express. Fields that the API does not
     /// define are counted as `other`.
     pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
@@ -205,14 +200,13 @@ impl Metrics {
         }
     }
 
-    /// Counts tools that were left out because a request's instructions had no room for them.
+    /// Counts tools that did not fit into the instructions of a request.
     pub(crate) fn tools_left_out(&self, model: &str, tools: usize) {
         let labels = tools_left_out::Labels { model: model.to_owned() };
         self.series.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
     }
 
-    /// Counts a constraint by this means that did not work, with the reason. `model` is the name of the configuration
-    /// entry.
+    /// Counts a constraint of this kind that did not work, with the reason. `model` is the configured name.
     pub(crate) fn constraint_failed(
         &self,
         upstream: &str,
@@ -235,18 +229,17 @@ impl Metrics {
         }
     }
 
-    /// Counts a request to a model.
     pub(super) fn model_request(&self, measured: &Measured<'_>) {
         self.models.add(measured);
     }
 
-    /// Counters about telemetry itself.
+    /// The counters of the telemetry export itself.
     pub fn traces(&self) -> TraceMetrics {
         let Series { telemetry_dropped_spans: dropped, telemetry_failed_exports: failed, .. } = &self.series;
         TraceMetrics { dropped: dropped.clone(), failed: failed.clone() }
     }
 
-    /// Metrics of the listeners' TLS.
+    /// The metrics of the listeners' TLS.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         CertificateMetrics {
             expiry: self.series.tls_certificate_expiry_seconds.clone(),
@@ -255,12 +248,12 @@ impl Metrics {
         }
     }
 
-    /// Gauges of the kept generated images.
+    /// The gauges of stored images.
     pub(crate) fn images(&self) -> ImageGauges {
         ImageGauges { count: self.series.images.clone(), bytes: self.series.image_bytes.clone() }
     }
 
-    /// The gauge of requests that wait for a free slot at `upstream`; its queue updates it.
+    /// The gauge of requests that wait for a slot at `upstream`. Its queue updates it.
     pub(crate) fn waiting(&self, upstream: &str) -> Gauge {
         self.series
             .waiting_requests
@@ -272,17 +265,17 @@ impl Metrics {
         self.series.store_failures.clone()
     }
 
-    /// The gauge that says whether the server with the shared state cannot be used.
+    /// The gauge that shows whether the server with the shared state is unreachable.
     pub(crate) fn store_away(&self) -> Gauge {
         self.series.store_away.clone()
     }
 
-    /// The counter of requests whose limits were not checked for all instances together.
+    /// The counter of requests whose limits could not be checked across instances.
     pub(crate) fn unchecked_requests(&self) -> Counter {
         self.series.unchecked_requests.clone()
     }
 
-    /// The counter of connections on which `upstream` sent bytes that no request had asked for.
+    /// The counter of connections on which `upstream` sent unsolicited bytes.
     pub(crate) fn unsolicited(&self, upstream: &str) -> Counter {
         self.series
             .upstream_unsolicited
@@ -294,8 +287,8 @@ impl Metrics {
         RefreshCounter { refreshes: self.series.lumo_refreshes.clone(), upstream: upstream.to_owned() }
     }
 
-    /// Counts an event of the execution stage. Names of tools come from providers, which may keep changing them;
-    /// names that only a model has written are counted as `other`.
+    /// Counts an event of the execution stage. Tool names come from providers, which may keep changing them; names that
+    /// only a model has written are counted as `other`.
     pub(crate) fn hosted(&self, record: &Record) {
         match &record.event {
             AuditEvent::ToolResult { call, provider, code, millis, is_cached, .. } => {
@@ -314,33 +307,30 @@ impl Metrics {
         }
     }
 
-    /// Counts an attempt for a request whose model has alternatives. `target`: the name of the configuration entry.
+    /// Counts an attempt for a model with alternatives. `target` is the configured name.
     pub(crate) fn attempt(&self, target: &str, failed: Option<Kind>) {
         let outcome = failed.map_or("ok", kind_name);
         self.series.attempts.get_or_create(&attempts::Labels { target: target.to_owned(), outcome }).inc();
     }
 
-    /// Sets the number of targets that are currently ejected.
+    /// Sets the number of ejected targets.
     pub(crate) fn ejected_targets(&self, count: usize) {
         self.series.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Figures of each hosted tool's calls.
     pub fn hosted_figures(&self) -> &HostedFigures {
         &self.hosted_figures
     }
 
-    /// Figures of the requests of the last two hours.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// The responses in progress.
     pub fn live(&self) -> &Arc<LiveStreams> {
         &self.live
     }
 
-    /// The [current figures](Figures::now), at `now` in seconds of Unix time.
+    /// Returns the [current figures](Figures::now). `now` is in seconds of Unix time.
     pub fn figures_of_now(&self, now: u64) -> serde_json::Value {
         self.figures.now(self.series.streams_in_flight.get(), now)
     }
@@ -351,12 +341,12 @@ impl Metrics {
     }
 }
 
-/// The kind as a label.
+/// Returns the label for a kind of failure.
 pub(crate) fn kind_name(kind: Kind) -> &'static str {
     kind.into()
 }
 
-/// Fields of a chat request that an upstream's dialect may not have.
+/// Fields of a Chat Completions request that an upstream's dialect may lack.
 const FIELDS: [&str; 40] = [
     "audio",
     "cache_control",

@@ -1,13 +1,13 @@
-//! Properties of stdout and stderr, and text that fits their width.
+//! Properties of stdout and stderr, and text wrapped to their width.
 
 use std::{env, io::IsTerminal, os::fd::AsFd};
 
 use rustix::termios::tcgetwinsize;
 
-/// The width of tables and columns when the output is not a terminal.
+/// Width of tables and columns if the output is not a terminal.
 pub const WITHOUT_TERMINAL: usize = 120;
 
-/// The minimum width that output is fitted to.
+/// Minimum width to which output is wrapped.
 const LEAST: usize = 20;
 
 /// Whether `stream` is a terminal with colours and `NO_COLOR` (<https://no-color.org>) is not set.
@@ -16,15 +16,14 @@ pub fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The width in columns of the terminal that `stream` writes to. `None` if it is not a terminal or does not report
-/// its width.
+/// Returns the width of the terminal in columns. `None` if `stream` is not a terminal or does not report its width.
 pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
-/// Wraps `text` to at most `width` columns. The first line starts with `mark`; further lines are indented by the width
-/// of `mark`. A word is split only if it is longer than a line.
+/// Wraps `text` to `width` columns. The first line starts with `mark`; further lines are indented by the same width. A
+/// word is split only if it is longer than a line.
 pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));
@@ -45,7 +44,7 @@ pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// Minimum number of columns of a piece of a word.
+/// Minimum number of columns for a piece of a word.
 const SHORTEST: usize = 8;
 
 /// Splits `word` into pieces of at most `room` characters.
@@ -59,12 +58,12 @@ fn pieces(word: &str, room: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `1 stream`, `2 streams`.
+/// Formats a count: `1 stream`, `2 streams`.
 pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
-/// The form of the noun for `count`.
+/// Returns the singular or plural of `noun`.
 pub fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }

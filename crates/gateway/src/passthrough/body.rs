@@ -1,9 +1,8 @@
-//! [`PassedBody`]: the body of an upstream's response on its way to the client.
+//! [`PassedBody`]: the body of an upstream's response that is passed through to the client.
 //!
-//! As for other responses, the client's connection polls the body, which polls the upstream's connection. So a slow
-//! client slows the upstream, and when either side disconnects, the other side is disconnected too. If a body does not
-//! reach its end, the client's connection (over HTTP/2, the stream) is broken off, so that the response never looks
-//! complete.
+//! As for other responses, the client's connection polls the body, which polls the upstream's connection. A slow client
+//! thus slows down the upstream, and when either side disconnects, so does the other. If the body does not reach its
+//! end, the client's connection (or its HTTP/2 stream) is aborted, so that the response never looks complete.
 
 use std::{
     pin::Pin,
@@ -27,7 +26,7 @@ use crate::observe::{Access, Outcome};
 use toolwire_config::Timeouts;
 use toolwire_pipeline::failure::{self, Failure, Kind};
 
-/// Counts the request's tokens, even if the response failed: the upstream has received the request.
+/// Counts the request's tokens. The upstream has received the request, even if the response failed.
 impl Drop for PassedBody {
     fn drop(&mut self) {
         if let Some(allowance) = self.allowance.take() {
@@ -38,12 +37,12 @@ impl Drop for PassedBody {
     }
 }
 
-/// The reason why a response breaks off.
+/// Why a response is aborted.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct BrokenOff(Failure);
 
-/// The body of an upstream's response that is passed through.
+/// The body of a response that is passed through.
 #[derive(Debug)]
 pub struct PassedBody {
     body: UpstreamBody,
@@ -54,15 +53,15 @@ pub struct PassedBody {
     timeouts: Timeouts,
     cut: Pin<Box<SignalFuture>>,
     access: Access,
-    /// The amounts of the client's limits that the response holds.
+    /// What the response has reserved from the client's limits.
     allowance: Option<Box<Allowance>>,
-    /// The reason why the response breaks off. Bytes before the failure are written first.
+    /// Why the response is aborted. Bytes received before the failure are written first.
     failure: Option<Failure>,
     is_over: bool,
 }
 
 impl PassedBody {
-    /// Creates the body of a response to a request that was sent at `begun`. It breaks off when `cut` becomes ready.
+    /// Creates the body of a response to a request that was sent at `begun`. It is aborted when `cut` becomes ready.
     pub(crate) fn new(
         opened: Opened,
         allowance: Option<Box<Allowance>>,
@@ -87,17 +86,16 @@ impl PassedBody {
         }
     }
 
-    /// Called when the client has accepted nothing for too long and its connection is closed.
+    /// Records that the connection is being closed because the client accepted nothing for too long.
     pub(crate) fn stalled(&mut self) {
         self.access.ended(Outcome::Stalled);
     }
 
-    /// Whether no more pieces follow.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over && self.failure.is_none()
     }
 
-    /// The next piece, as the upstream sent it.
+    /// Returns the next piece, unchanged.
     pub(crate) fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
@@ -134,7 +132,7 @@ impl PassedBody {
         }
     }
 
-    /// Returns the failure that ends the response although the upstream continues, if there is one.
+    /// Returns a failure that ends the response although the upstream continues: the server's shutdown, or a timeout.
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Option<Failure> {
         if self.cut.as_mut().poll(cx).is_ready() {
             let message = "toolwire was stopped before the response was complete";
@@ -148,7 +146,7 @@ impl PassedBody {
             .then(|| failure::timed_out("whole response", self.timeouts.total.unwrap_or_default()))
     }
 
-    /// Waits for at most `limit` from now on.
+    /// Restarts the idle timer with `limit`.
     fn rest(&mut self, limit: Duration) {
         match Instant::now().checked_add(limit) {
             Some(deadline) => self.idle.as_mut().reset(deadline),
@@ -161,8 +159,8 @@ impl PassedBody {
         self.access.ended(outcome);
     }
 
-    /// Breaks off the response with the next poll: when a body fails, hyper drops the bytes that it has not written, so
-    /// hyper first gets an opportunity to write them.
+    /// Aborts the response at the next poll. hyper drops unwritten bytes when a body fails, so it first gets a chance
+    /// to write them.
     fn fail(
         &mut self,
         failure: Failure,

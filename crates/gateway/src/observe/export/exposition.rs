@@ -1,14 +1,14 @@
-//! Reads metrics from the text of `/metrics`.
+//! Reads metrics from the text that `/metrics` shows.
 //!
-//! This way, the export and `/metrics` show the same numbers, and nothing is counted twice while requests run. The text
-//! is the only form in which the registry exposes its values.
+//! The text is the only form in which the registry exposes its values. Exporting it also ensures that the collector and
+//! `/metrics` show the same numbers, and that requests need not count anything twice.
 
 use std::time::SystemTime;
 
 use super::otlp::{Data, HistogramPoint, KeyValue, Metric, NumberPoint, nanos};
 use crate::observe::gen_ai;
 
-/// The metrics in `text`: counts since `began`, with their values at `now`. Unknown lines are left out.
+/// Parses the metrics in `text`, which were counted from `began` until `now`. Unknown lines are ignored.
 pub(super) fn metrics(text: &str, began: SystemTime, now: SystemTime) -> Vec<Metric> {
     let mut reading = Reading { times: (nanos(began), nanos(now)), name: "", metrics: Vec::new() };
     for line in text.lines() {
@@ -29,13 +29,13 @@ pub(super) fn metrics(text: &str, began: SystemTime, now: SystemTime) -> Vec<Met
 
 struct Reading<'t> {
     times: (u64, u64),
-    /// The name of the last metric in the text.
+    /// The name of the metric that is being read.
     name: &'t str,
     metrics: Vec<Metric>,
 }
 
 impl<'t> Reading<'t> {
-    /// `HELP name text` begins a metric, and `TYPE name kind` specifies its type.
+    /// Parses `HELP name text`, which starts a metric, and `TYPE name kind`, which sets its type.
     fn comment(&mut self, comment: &'t str) {
         let mut words = comment.splitn(3, ' ');
         let (Some(word), Some(name), Some(rest)) = (words.next(), words.next(), words.next()) else { return };
@@ -51,7 +51,7 @@ impl<'t> Reading<'t> {
         }
     }
 
-    /// `name{label="value",…} number`
+    /// Parses `name{label="value",…} number`.
     fn sample(&mut self, line: &str) -> Option<()> {
         let rest = line.strip_prefix(self.name)?;
         let open = rest.find(['{', ' '])?;
@@ -90,7 +90,7 @@ impl<'t> Reading<'t> {
     }
 }
 
-/// Adds a line of a histogram to its point. Counts in the text include those of smaller bounds.
+/// Adds a line of a histogram to its point. In the text, the count of a bucket includes all smaller buckets.
 fn put(point: &mut HistogramPoint, suffix: &str, bound: Option<f64>, number: f64) {
     #[expect(
         clippy::cast_possible_truncation,
@@ -110,7 +110,7 @@ fn put(point: &mut HistogramPoint, suffix: &str, bound: Option<f64>, number: f64
     }
 }
 
-/// The labels at the start of `rest`, and the text after them.
+/// Splits `rest` into the labels at its start and the text after them.
 fn labels(rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut labels = Vec::new();
     let Some(mut rest) = rest.strip_prefix('{') else { return Some((labels, rest)) };
@@ -125,7 +125,7 @@ fn labels(rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     }
 }
 
-/// The text before the closing quote, and the text after it.
+/// Splits `text` at the closing quote, and unescapes the text before it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.chars();
@@ -141,7 +141,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The bound of a bucket, and the other labels as attributes.
+/// Separates the bound of a bucket from the other labels.
 fn attributes(labels: Vec<(&str, String)>) -> (Option<f64>, Vec<KeyValue>) {
     let mut bound = None;
     let attributes = labels.into_iter().filter_map(|(name, value)| {
@@ -166,7 +166,7 @@ const ATTRIBUTES: [(&str, &str); 6] = [
     ("error_type", "error.type"),
 ];
 
-/// Metrics that the conventions define, with the names and units defined there.
+/// Metrics that the conventions define, with their names and units there.
 const METRICS: [(&str, &str, &str); 4] = [
     ("gen_ai_client_operation_duration_seconds", "gen_ai.client.operation.duration", "s"),
     (
@@ -182,8 +182,8 @@ const METRICS: [(&str, &str, &str); 4] = [
     ("gen_ai_client_token_usage", "gen_ai.client.token.usage", "{token}"),
 ];
 
-/// The name and unit of a metric in OpenTelemetry's style: `toolwire_first_byte_seconds` is `toolwire.first_byte` in
-/// seconds.
+/// Returns a metric's name and unit in OpenTelemetry's style: `toolwire_first_byte_seconds` becomes
+/// `toolwire.first_byte` in seconds.
 fn own_name(name: &str) -> (String, &'static str) {
     if let Some((_, own, unit)) = METRICS.iter().find(|(known, _, _)| *known == name) {
         return ((*own).to_owned(), unit);

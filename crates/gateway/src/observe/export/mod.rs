@@ -1,8 +1,8 @@
 //! Sends traces and metrics to a collector over OTLP/HTTP.
 //!
-//! One thread exports, with its own runtime, so that a slow collector never delays a request. It sends one export at a
-//! time, each within a time limit, and never repeats an export: data that a collector does not accept is lost. The log
-//! says when exports start to fail and when they succeed again, and metrics count the failed exports.
+//! A single thread with its own runtime exports, so that a slow collector never delays a request. It sends one export
+//! at a time, each with a time limit, and never repeats one: what a collector does not accept is lost. The log says
+//! when exports start to fail and when they succeed again, and metrics count failed exports.
 
 mod exposition;
 mod otlp;
@@ -30,19 +30,19 @@ use super::Metrics;
 use toolwire_execution::http::{HttpClient, HttpError};
 use toolwire_net::telemetry::{Message, SpanRecord, TelemetrySettings, TraceMetrics, Tracer};
 
-/// Maximum number of spans of one export.
+/// Maximum number of spans in one export.
 const MAX_BATCH: usize = 512;
 
-/// Maximum size of a collector's response in bytes. Its content is ignored.
+/// Maximum size in bytes of a collector's response, which is ignored.
 const MAX_RESPONSE: usize = 64 << 10;
 
-/// A year: longer delays make no difference.
+/// One year. Longer delays make no difference.
 const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Starts the thread that exports. It ends when the tracer is dropped.
+/// Starts the export thread, which ends when the tracer is dropped.
 ///
 /// # Errors
-/// If the thread cannot be started.
+/// If the thread cannot be created.
 pub(crate) fn start(settings: &Arc<TelemetrySettings>, metrics: &Arc<Metrics>) -> io::Result<Arc<Tracer>> {
     let counted = metrics.traces();
     let (tracer, queue) = Tracer::new(settings, &counted);
@@ -50,7 +50,7 @@ pub(crate) fn start(settings: &Arc<TelemetrySettings>, metrics: &Arc<Metrics>) -
     let (settings, metrics) = (Arc::clone(settings), Arc::clone(metrics));
     thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
         runtime.block_on(async {
-            // Reading the system's certificates takes time, so it happens on the thread.
+            // Created here because reading the system's certificates takes time.
             let exporter = Exporter::new(&settings, counted);
             exporter.run(&settings, &metrics, queue).await;
         });
@@ -60,13 +60,13 @@ pub(crate) fn start(settings: &Arc<TelemetrySettings>, metrics: &Arc<Metrics>) -
     Ok(tracer)
 }
 
-/// The time after `delay`, or a time so late that it makes no difference.
+/// Returns the time after `delay`, or a time in the far future if `delay` is too long.
 fn after(delay: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(delay).unwrap_or(now + FAR)
 }
 
-/// Waits until `then`; forever if `then` is `None`.
+/// Sleeps until `then`, or forever without it.
 async fn until(then: Option<Instant>) {
     match then {
         Some(then) => sleep_until(then).await,
@@ -74,7 +74,7 @@ async fn until(then: Option<Instant>) {
     }
 }
 
-/// The kind of exported data, named as in the collector's paths and in toolwire's counters.
+/// A kind of exported data, named as in the collector's paths and in toolwire's counters.
 #[derive(Debug, Clone, Copy)]
 enum Signal {
     Traces,
@@ -90,7 +90,7 @@ impl Signal {
     }
 }
 
-/// The reason why the collector has not accepted an export.
+/// Why an export was not accepted.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error(transparent)]
@@ -111,7 +111,7 @@ struct Exporter {
     limit: Duration,
     resource: Resource,
     counted: TraceMetrics,
-    /// Whether the last export of each signal failed: traces, metrics.
+    /// Whether the latest export of traces and of metrics failed.
     is_failing: [bool; 2],
 }
 
@@ -119,7 +119,7 @@ impl Exporter {
     fn new(settings: &TelemetrySettings, counted: TraceMetrics) -> Self {
         let mut headers = HeaderMap::new();
         for (name, text) in &settings.headers {
-            // The configuration has checked these headers.
+            // Valid, since the configuration has checked them.
             if let (Ok(name), Ok(mut value)) =
                 (HeaderName::try_from(name), HeaderValue::try_from(text.expose_secret()))
             {
@@ -143,7 +143,6 @@ impl Exporter {
         }
     }
 
-    /// Exports until the tracer is dropped.
     async fn run(
         mut self,
         settings: &TelemetrySettings,
@@ -184,7 +183,7 @@ impl Exporter {
                 if settings.metrics_interval.is_some() {
                     self.send_metrics(metrics, began).await;
                 }
-                // Fails if the server no longer waits.
+                // An error means that nothing waits for the flush any more.
                 flushed.drain(..).for_each(|tell| _ = tell.send(()));
             }
             if is_last {
@@ -231,7 +230,7 @@ impl Exporter {
     }
 
     /// # Errors
-    /// If the collector has not accepted the export.
+    /// If the collector does not accept the export.
     async fn exchange(&self, signal: Signal, body: Vec<u8>) -> Result<(), ExportError> {
         let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = http::Method::POST;

@@ -1,4 +1,4 @@
-//! The OTLP messages that are sent: `docs/protocols/telemetry.md#otlp`. The field numbers come from its definitions.
+//! The OTLP messages that are sent (`docs/protocols/telemetry.md#otlp`), with the field numbers of their definitions.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,13 +6,13 @@ use prost::{Message, Oneof};
 
 use toolwire_net::telemetry::{SpanKind, SpanRecord, Value};
 
-/// The scope name of toolwire's spans and metrics.
+/// Scope name of toolwire's spans and metrics.
 const SCOPE: &str = "toolwire";
 
-/// Counts and sums run from the start of the process.
+/// Counts and sums accumulate from the start of the process.
 const CUMULATIVE: i32 = 2;
 
-/// The status of failed spans. Other spans have no status.
+/// Status of failed spans. Other spans have no status.
 const STATUS_ERROR: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
@@ -226,7 +226,7 @@ pub(super) struct HistogramPoint {
 }
 
 impl Data {
-    /// Creates data without points. `kind`: the type's name in the text format. `None` if it is unknown.
+    /// Creates data without points. `kind` is the type in the text format. `None` if the type is unknown.
     pub(super) fn of(kind: &str) -> Option<Self> {
         Some(match kind {
             "counter" => Self::Sum(Sum { points: Vec::new(), temporality: CUMULATIVE, is_monotonic: true }),
@@ -243,13 +243,13 @@ impl KeyValue {
     }
 }
 
-/// Nanoseconds of Unix time.
+/// Converts a time to nanoseconds of Unix time.
 pub(super) fn nanos(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The resource that describes toolwire itself.
+/// Creates the resource that describes toolwire itself.
 pub(super) fn resource(service: &str, attributes: &[(String, String)]) -> Resource {
     let own = [
         ("service.name", service),
@@ -262,13 +262,13 @@ pub(super) fn resource(service: &str, attributes: &[(String, String)]) -> Resour
     Resource { attributes: own.into_iter().chain(more).collect() }
 }
 
-/// An export of spans.
+/// Builds an export of spans.
 pub(super) fn traces(resource: &Resource, spans: impl Iterator<Item = SpanRecord>) -> TraceRequest {
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans: spans.map(span).collect() }];
     TraceRequest { resource_spans: vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }] }
 }
 
-/// An export of metrics.
+/// Builds an export of metrics.
 pub(super) fn metrics(resource: &Resource, metrics: Vec<Metric>) -> MetricsRequest {
     let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics }];
     let resource = Some(resource.clone());

@@ -1,4 +1,4 @@
-//! Tests that every query of the dashboard and of the alerts names existing metrics and labels.
+//! Checks that all queries of the dashboard and the alerts use existing metrics and labels.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use toolwire_config::{Overrides, load};
 use toolwire_execution::audit::CallRecord;
 use toolwire_pipeline::pipeline::{CallTally, Reason};
 
-/// Metrics with one sample each, so that their labels appear.
+/// Creates metrics with one sample each, so that their labels appear.
 fn filled() -> Metrics {
     let metrics = Metrics::new(true);
     let (model, upstream) = ("m".to_owned(), "up".to_owned());
@@ -66,7 +66,7 @@ fn filled() -> Metrics {
     metrics
 }
 
-/// The names of series, each with its labels. Includes the target's labels, which Prometheus adds.
+/// Returns all series with their labels, including the labels that Prometheus adds to each target.
 fn series() -> BTreeMap<String, BTreeSet<String>> {
     let mut series = BTreeMap::<_, BTreeSet<String>>::new();
     let (name, label) = (Regex::new("^[a-z_]+").unwrap(), Regex::new("([a-z_]+)=\"").unwrap());

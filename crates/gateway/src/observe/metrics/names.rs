@@ -5,19 +5,18 @@ use std::{collections::HashSet, fmt};
 
 use super::OTHER;
 
-/// Maximum number of tool names that become labels in one process; further names are `other`.
+/// Maximum number of tool names that become labels in one process. Any others become `other`.
 pub(super) const MAX_NAMES: usize = 256;
 
-/// Maximum length in bytes of a tool name that becomes a label: the longest that OpenAI allows. A longer one is
-/// `other`.
+/// Maximum length in bytes of a tool name that becomes a label, which is the longest that OpenAI allows. Longer names
+/// become `other`.
 const MAX_NAME: usize = 64;
 
-/// The tool names that have become labels.
 #[derive(Default)]
 pub(super) struct Names(Mutex<HashSet<String>>);
 
 impl Names {
-    /// `name` if it is a label or may become one, otherwise [`OTHER`].
+    /// Returns `name` if it is a label or can become one, and [`OTHER`] otherwise.
     pub(super) fn label(&self, name: Option<&str>) -> String {
         let Some(name) = name else { return OTHER.to_owned() };
         let mut known = self.0.lock();

@@ -1,5 +1,5 @@
-//! [`Series`]: the metrics in `/metrics`, except those of [`gen_ai`](crate::observe::gen_ai). For what may be a label,
-//! see [`Metrics`](super::Metrics).
+//! [`Series`]: the metrics of `/metrics`, except those of [`gen_ai`](crate::observe::gen_ai).
+//! [`Metrics`](super::Metrics) says what may be a label.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ metrics! {
     /// The metrics of one server.
     struct Series;
 
-    // Clients' requests, and their responses.
+    // Requests from clients, and their responses.
     requests: Counter { route: &'static str, model: String, status: u16 }, "Finished requests";
     key_requests: Counter { key: String, model: String, status: u16 }, "Finished requests of clients whose keys have names";
     key_tokens: Counter { key: String, model: String, kind: &'static str }, "Tokens of requests (input) and responses (output) of clients whose keys have names";
@@ -31,7 +31,7 @@ metrics! {
     images: Gauge, "Generated images that are kept";
     image_bytes: Gauge, "Bytes of the generated images that are kept";
 
-    // Changes to upstreams' responses and to requests.
+    // Changes to requests, and to responses of upstreams.
     calls: Family<CallLabels, Counter>, "Tool calls that reached a client";
     dropped_calls: Counter, "Tool calls that were refused or dropped";
     follow_ups: Counter { reason: &'static str }, "Further requests to an upstream within one response, by reason";
@@ -43,7 +43,7 @@ metrics! {
     tools_left_out: Counter { model: String }, "Tools left out of the instructions because of max_instructions";
     constraints_failed: Counter { upstream: String, model: String, means: &'static str, reason: &'static str }, "Constrained requests that the upstream refused, or whose responses lack the required call";
 
-    // Upstreams' behaviour.
+    // The behaviour of upstreams.
     upstream_errors: Counter { upstream: String, kind: &'static str }, "Failed responses, by kind";
     waiting_requests: Gauge { upstream: String }, "Requests in an upstream's queue";
     upstream_unsolicited: Counter { upstream: String }, "Upstream connections closed because of bytes that no request had asked for";
@@ -78,7 +78,7 @@ metrics! {
     config_reloads: Counter { result: &'static str }, "Reloads of the configuration, by result";
 }
 
-/// The labels of calls. Without a `name`, the label is absent.
+/// The labels of calls. The label `name` is absent if it is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CallLabels {
     pub(super) format: &'static str,
@@ -95,17 +95,17 @@ impl EncodeLabelSet for CallLabels {
     }
 }
 
-/// Buckets from 1 ms to 65 s, doubling, since reasoning models take long.
+/// Buckets from 1 ms to 65 s, doubling. Reasoning models take long.
 fn first_byte_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }
 
-/// Buckets from 1 byte to 2 MiB, by factors of eight.
+/// Buckets from 1 byte to 2 MiB, in factors of 8.
 fn held_buckets() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 8.0, 8))
 }
 
-/// Buckets from 1 ms to 4 minutes, quadrupling.
+/// Buckets from 1 ms to 4 minutes, in factors of 4.
 fn hosted_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }

@@ -1,10 +1,9 @@
-//! [`metrics`]: declares metrics in a table, with one line for each.
+//! [`metrics`]: declares metrics in a table, one per line.
 
-/// Declares a struct with the metrics of the table, and the function that creates and registers them.
+/// Declares a struct of metrics, and a function that creates and registers them.
 ///
-/// Each line is `name: type { labels }, help, new;`. Without labels, the metric is a single value. With labels, it is a
-/// family, and `name::Labels` is the set of its labels. `new` is a function that creates the metric if its type has no
-/// default.
+/// Each line is `name: type { labels }, help, new;`. Without labels, the metric is a single value; with labels, it is a
+/// family, and `name::Labels` is its set of labels. `new` creates the metric if its type has no default.
 macro_rules! metrics {
     ($(#[$about:meta])* struct $table:ident;
      $($name:ident: $metric:ty $({ $($label:ident: $value:ty),* })?, $help:literal $(, $new:path)?;)*) => {
@@ -15,7 +14,7 @@ macro_rules! metrics {
         }
 
         impl $table {
-            /// Creates the metrics, with the counters at zero, and registers them.
+            /// Creates the metrics at zero and registers them.
             pub(super) fn new(registry: &mut ::prometheus_client::registry::Registry) -> Self {
                 let new = Self { $($name: metrics!(@new $({ $($label)* })? $($new)?),)* };
                 $(registry.register(stringify!($name), $help, new.$name.clone());)*
