@@ -1,11 +1,11 @@
-//! [`Queue`]: limits the number of open requests to an upstream, and the number of waiting requests.
+//! [`Queue`]: limits how many requests to an upstream are open, and how many are waiting.
 //!
-//! A [`Permit`] lives as long as the response's body, not as long as its handler: a stream counts until its last byte.
+//! A [`Permit`] lives as long as the response's body, not just its handler: a stream counts until its last byte.
 //!
-//! While requests wait, no client gets more than its share: a slot that becomes free goes to the client that holds the
-//! fewest, and when too many requests wait, a request from the client with the most is refused. If a client does not
-//! read its response while others wait for the slot ([`Permit::is_wanted`]), the response ends: the upstream still
-//! works on the response, so the slot cannot be lent.
+//! While requests wait, no client gets more than its share. A slot that becomes free goes to the client that holds the
+//! fewest slots, and if too many requests wait, a request from the client with the most is refused. If a client does
+//! not read its response while others wait for the slot ([`Permit::is_wanted`]), the response ends: the upstream is
+//! still working on it, so the slot cannot be given to another request in the meantime.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,36 +22,36 @@ use toolwire_config::QueueLimits;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Seconds after which a refused client may try again.
+/// Seconds after which a refused client may retry.
 const RETRY_AFTER: &str = "1";
 
-/// Maximum time for which a client that does not read may keep a slot that others wait for. Shorter if the others would
-/// otherwise give up first.
+/// How long a client that does not read may hold a slot for which others wait. Shorter if their own waits time out
+/// sooner.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lower limit for this time.
+/// Lower limit for the same time.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The client that makes a request, as far as clients can be told apart.
+/// A client that requests slots, as far as clients can be told apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) enum Claimant {
     /// toolwire itself.
     #[default]
     Own,
-    /// A key, or its name.
+    /// The client with this key or name.
     Key(Owner),
-    /// An address, if there are no keys.
+    /// A client without a key, by address.
     Peer(IpAddr),
 }
 
-/// Permission for one open request at an upstream, which is returned on drop.
+/// Permission for one open request to an upstream, returned on drop.
 #[derive(Debug)]
 pub(super) struct Permit {
     queue: Arc<Queue>,
     claimant: Claimant,
 }
 
-/// The permits of one upstream, and the queue for them.
+/// The slots of an upstream, and the queue for them.
 #[derive(Debug)]
 pub(super) struct Queue {
     line: Mutex<Line>,
@@ -61,13 +61,13 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Number of slots that are taken. While requests wait, all are taken.
+    /// Number of slots that are taken: all of them, while requests wait.
     taken: usize,
-    /// Number of slots that each client holds.
+    /// Number of slots held by each client.
     holders: HashMap<Claimant, usize>,
-    /// The waiting requests, in order of arrival.
+    /// Waiting requests in order of arrival.
     waiting: VecDeque<Waiter>,
-    /// The number of the next request that waits.
+    /// The number of the next waiting request.
     next: u64,
 }
 
@@ -84,30 +84,30 @@ impl Queue {
         Self { line: Mutex::default(), limits, gauge }
     }
 
-    /// Takes a permit, immediately or after waiting. Dropping the future leaves the queue.
+    /// Takes a permit, if necessary after waiting. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// [`Kind::RateLimit`] if the queue is full, or no permit is free in time.
+    /// [`Kind::RateLimit`] if the queue is full or the wait times out.
     pub(super) async fn enter(self: &Arc<Self>, claimant: Claimant) -> Result<Permit, Failure> {
         self.admit(claimant, self.limits.max_waiting).await
     }
 
-    /// Like [`Queue::enter`], for another hop of a response in progress: it waits for its turn like every other
-    /// request, but is never refused because the queue is full.
+    /// Like [`Queue::enter`], but for another hop of a response in progress: the request waits like any other, but is
+    /// not refused when the queue is full.
     ///
     /// # Errors
-    /// [`Kind::RateLimit`] if no permit is free in time.
+    /// [`Kind::RateLimit`] if the wait times out.
     pub(super) async fn enter_again(self: &Arc<Self>, claimant: Claimant) -> Result<Permit, Failure> {
         self.admit(claimant, usize::MAX).await
     }
 
-    /// Whether a request waits for a slot.
+    /// Whether any request waits for a slot.
     pub(super) fn is_waited_in(&self) -> bool {
         !self.line.lock().waiting.is_empty()
     }
 
-    /// Maximum time for which a client that does not read may keep a slot that others wait for: short enough that their
-    /// own waits have not timed out by then.
+    /// How long a client that does not read may hold a slot for which others wait: short enough that their waits have
+    /// not yet timed out.
     pub(super) fn patience(&self) -> Duration {
         PATIENCE.min(self.limits.wait_timeout / 2).max(MIN_PATIENCE)
     }
@@ -145,7 +145,7 @@ impl Queue {
         busy(format!("all {places} places at the upstream are taken and {waiting} requests wait"))
     }
 
-    /// A permit for a slot that has been taken.
+    /// Creates the permit for a slot that has been taken.
     fn permit(self: &Arc<Self>, claimant: Claimant) -> Permit {
         Permit { queue: Arc::clone(self), claimant }
     }
@@ -171,8 +171,8 @@ impl Line {
         self.holders.get(&claimant).copied().unwrap_or(0)
     }
 
-    /// Removes the next waiting request, which takes a slot: the first request of the client that holds the fewest
-    /// slots.
+    /// Removes and returns the next waiting request, which takes a slot: the first one from the client that holds the
+    /// fewest slots.
     fn next(&mut self) -> Option<Waiter> {
         let held = |(at, waiter): (usize, &Waiter)| (self.held_by(waiter.claimant), at);
         let (_, at) = self.waiting.iter().enumerate().map(held).min()?;
@@ -181,7 +181,8 @@ impl Line {
         Some(next)
     }
 
-    /// Refuses the newest request from the client with the most, if `claimant` would still have fewer after one more.
+    /// Refuses the newest request from the client with the most slots and waiting requests, if that client would still
+    /// have more than `claimant` after `claimant`'s next request.
     fn displace_for(&mut self, claimant: Claimant) -> bool {
         let mut claims = self.holders.clone();
         for waiter in &self.waiting {
@@ -198,7 +199,7 @@ impl Line {
 }
 
 impl Permit {
-    /// Whether a request waits for a slot.
+    /// Whether any request waits for a slot.
     pub(super) fn is_wanted(&self) -> bool {
         self.queue.is_waited_in()
     }
@@ -217,7 +218,7 @@ impl Drop for Permit {
             line.next()
         };
         if let Some(Waiter { claimant, granted, .. }) = next {
-            // If the waiting request has been dropped meanwhile, the permit is dropped here and so returned.
+            // Fails if the waiting request has been dropped. The permit is then dropped here, which returns it.
             drop(granted.send(self.queue.permit(claimant)));
         }
     }
@@ -227,7 +228,7 @@ fn busy(message: String) -> Failure {
     Failure::new(Kind::RateLimit, message).with_retry_after(RETRY_AFTER).unasked()
 }
 
-/// Counts a request as waiting until this is dropped.
+/// Counts a request as waiting until dropped.
 struct Waiting<'a> {
     queue: &'a Queue,
     number: u64,
@@ -316,7 +317,7 @@ mod tests {
         let mut third = Box::pin(queue.enter(A));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         drop(first);
-        // The permit has been granted, but the future that would receive it is never polled again.
+        // The permit has been granted, but its future is never polled again.
         drop(second);
         third.await.unwrap();
     }

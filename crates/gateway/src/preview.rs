@@ -1,4 +1,4 @@
-//! [`preview`]: the request that an upstream would receive for a client's request, without sending it.
+//! [`preview`]: shows the request that an upstream would receive for a client's request, without sending it.
 
 use std::sync::Arc;
 
@@ -15,22 +15,20 @@ use toolwire_pipeline::{
     format::estimated_tokens,
 };
 
-/// The request that the upstream would receive for a client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
-    /// The body of the request.
     pub body: Bytes,
-    /// The text of all turns, with the instructions that teach the tools.
+    /// The text of all turns, including the instructions that teach tools.
     pub text: String,
-    /// The cost of the tools: the estimated tokens of their instructions, or of their declarations.
+    /// Estimated tokens of the tools' instructions or declarations.
     pub tool_tokens: usize,
 }
 
-/// The request that the upstream of the model named in `body` would receive. Its text does not depend on the current
+/// Returns the request that the upstream of the model named in `body` would receive. It does not depend on the current
 /// time: chat templates get the time 0.
 ///
 /// # Errors
-/// The failure that a request would have before anything is sent.
+/// Returns the failure that the request would have before anything is sent.
 pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Result<Preview, Failure> {
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;
@@ -45,8 +43,8 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
 }
 
-/// `config` with the software of its upstreams, as far as their responses reveal it. A server that runs with `config`
-/// would only begin to determine the software with the first request, and would send that request without a constraint.
+/// Returns `config` with the detected software of its upstreams. A server detects it only after the first request,
+/// which is still sent without constraints.
 pub async fn with_known_servers(mut config: Config) -> Config {
     let Ok(servers) = Servers::new(&config, None) else { return config };
     servers.look_at_all().await;
@@ -66,7 +64,7 @@ fn text(conversation: &Conversation) -> String {
     conversation.turns.iter().map(|turn| turn.joined_text()).collect::<Vec<_>>().join("\n")
 }
 
-/// The estimated tokens of the turns and of the declared tools.
+/// Estimates the tokens of the turns and of the declared tools.
 fn tokens(conversation: &Conversation) -> usize {
     let tools = conversation.callable_tools().map(|tool| {
         let parameters = tool.parameters.as_ref().map_or("", |parameters| parameters.view().raw());

@@ -1,7 +1,6 @@
 //! `/v1/providers`: programs that register their tools at run time.
 //!
-//! The registration key of a program determines what the program may do, see
-//! [`Registrations`](toolwire_execution::Registrations).
+//! A program's registration key determines what it may do; see [`Registrations`](toolwire_execution::Registrations).
 
 use std::{
     sync::Arc,
@@ -16,19 +15,17 @@ use super::{feed_body::FeedSource, routes::ProgramPath};
 use toolwire_execution::{CallStream, Execution, Registered, Registrations, ShownRequest};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The result of a program's request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// A response with this JSON.
+    /// A JSON response.
     Json(Value),
-    /// The stream of its calls.
+    /// The stream of the program's calls.
     Calls(CallStream),
 }
 
-/// Answers a request from a program.
 ///
 /// # Errors
-/// If the request has no registration key, or is wrong.
+/// If the request has no valid registration key, or is invalid.
 pub(super) fn answer(
     execution: &Execution,
     path: &ProgramPath,
@@ -61,7 +58,7 @@ pub(super) fn answer(
     }))
 }
 
-/// The first provider that accepts the request's key, with the key.
+/// Returns the first provider that accepts the request's key, together with the key.
 fn authorized(
     execution: &Execution,
     head: &request::Parts,
@@ -79,7 +76,7 @@ fn authorized(
     Err(refusal.unwrap_or_else(|| Failure::new(Kind::NotFound, "no provider lets programs register")))
 }
 
-/// Whether the body of a request with this method is read.
+/// Whether a request with this method has a body to read.
 pub(super) fn has_body(method: &Method) -> bool {
     *method == Method::POST
 }

@@ -5,8 +5,9 @@
 //!                                                                                └▶ problems: nothing changes
 //! ```
 //!
-//! Requests in progress end with the service with which they began ([`CurrentService`]). The previous execution stage
-//! ends with the last of them. Accounts of changed upstreams end once their sessions are no longer being refreshed.
+//! Requests in progress keep the service with which they started ([`CurrentService`]). The replaced execution stage
+//! ends after the last of them. The accounts of changed upstreams end once their sessions are no longer being
+//! refreshed.
 
 use std::{convert::Infallible, error::Error, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,32 +27,31 @@ use crate::observe::{List, untrusted_text::clip};
 use toolwire_config::{Changes, Loaded, Problem, Problems, Severity};
 use toolwire_execution::{AuditEvent, Started, audit::unix_millis};
 
-/// Maximum number of paths that a log line lists.
+/// Maximum number of paths in a log line.
 const MAX_LOGGED: usize = 20;
 
-/// Maximum number of problems that are kept and sent as an event.
+/// Maximum number of problems that are stored and published.
 const MAX_PROBLEMS: usize = 50;
 
 /// Maximum length in bytes of such a problem's message. Some messages repeat the value.
 const MAX_MESSAGE: usize = 500;
 
-/// Interval between checks whether a replaced stage or account is still in use.
+/// Interval at which a replaced stage or account is checked for remaining users.
 const RETIRING: Duration = Duration::from_millis(100);
 
-/// Replaces the services of all threads. Dropping it ends the replaced stages.
+/// Replaces the services of all threads. Dropping it ends the stages that were replaced.
 #[derive(Debug)]
 pub(super) struct Reloader {
     pub(super) reloads: Reloads,
     pub(super) requests: Requests,
-    /// The services of all threads.
     pub(super) services: Vec<Arc<CurrentService>>,
     /// Addresses on which the server listens.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Stages and accounts that were replaced but are still in use.
+    /// Waits for the last users of replaced stages and accounts.
     pub(super) retiring: JoinSet<()>,
 }
 
-/// A service for a new configuration, for the first thread.
+/// The first thread's service for a new configuration.
 struct Prepared {
     service: Service,
     changes: Changes,
@@ -60,7 +60,7 @@ struct Prepared {
 }
 
 impl Reloader {
-    /// Handles requests to reload.
+    /// Handles requests for a reload, one at a time.
     pub(super) async fn run(mut self) -> Infallible {
         loop {
             let Some(Asked { reason, answer }) = self.requests.0.recv().await else { pending().await };
@@ -104,7 +104,6 @@ impl Reloader {
         }
     }
 
-    /// Installs the new service.
     fn install(&mut self, reason: ReloadReason, before: &Service, prepared: Prepared) -> Reloaded {
         let Prepared { service, changes, restart, warnings } = prepared;
         service.listens_on(&self.addresses);
@@ -150,7 +149,7 @@ impl Reloader {
         }
     }
 
-    /// Records that nothing has changed.
+    /// Reports a failed reload, after which everything is as before.
     fn failed(&self, reason: ReloadReason, service: &Service, mut problems: Vec<Problem>) -> ReloadError {
         problems.iter().for_each(Problem::log);
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -173,8 +172,8 @@ impl Reloader {
     }
 }
 
-/// Reads the configuration again and creates a service for it. Blocks on the disk. `None` if the configuration's files
-/// have not changed and `may_skip` allows skipping the reload.
+/// Reads the configuration and creates a service for it. Blocks on the disk. `None` if none of its files has changed
+/// and `may_skip` is set.
 fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
     let running = &before.shared.config;
     let Loaded { config, warnings } = running.read_again()?;
@@ -207,15 +206,15 @@ fn log(reason: ReloadReason, generation: u64, changes: &Changes, restart: &Chang
     }
 }
 
-/// Keeps an account until no request uses it and no attempt to refresh its session is running. So dropping the account
-/// never blocks a thread.
+/// Keeps an account alive until no request uses it and its session is not being refreshed. Dropping it then never
+/// blocks a thread.
 async fn retire_account(account: ReplacedAccount) {
     while account.is_busy() {
         sleep(RETIRING).await;
     }
 }
 
-/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if no stage is
+/// Keeps a stage alive until no request uses it. Then stops its programs, and closes the audit file if no stage is
 /// left.
 async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
     while Started::is_used(&stage) {

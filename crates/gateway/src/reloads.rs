@@ -1,4 +1,4 @@
-//! [`Reloads`]: requests reloads of the configuration, and reports the result of the last one.
+//! [`Reloads`]: requests reloads of the configuration, and reports the outcome of the latest one.
 
 use std::sync::Arc;
 
@@ -8,19 +8,18 @@ use tokio::sync::{mpsc, oneshot};
 use toolwire_config::{Config, Problem, Severity};
 use toolwire_execution::audit::unix_millis;
 
-/// Maximum number of reload requests in the queue. Further requests wait for space in it.
+/// Maximum number of queued requests. Further ones wait for space.
 const MAX_WAITING: usize = 16;
 
-/// The reason for a reload.
+/// Why the configuration is reloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadReason {
-    /// A signal.
     Signal,
-    /// The file, or one that it refers to, has changed.
+    /// The configuration file, or a file to which it refers, has changed.
     FileChanged,
-    /// A request over the admin API.
+    /// Requested through the admin API.
     Requested,
-    /// Settings were saved over the admin API.
+    /// Settings were saved through the admin API.
     SettingsSaved,
 }
 
@@ -35,53 +34,52 @@ impl ReloadReason {
     }
 }
 
-/// The result of a successful reload.
+/// The outcome of a successful reload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Number of configurations loaded so far, including the one at the start.
+    /// How many configurations have been loaded, including the first.
     pub generation: u64,
-    /// The paths of the settings that were added or have new values.
+    /// Paths of the settings that were added or changed.
     pub changed: Vec<String>,
-    /// The paths of the settings that change only with a restart.
+    /// Paths of the settings that take effect only after a restart.
     pub restart_required: Vec<String>,
 }
 
-/// The reason why a reload failed. The previous configuration stays in use.
+/// Why a reload failed. The previous configuration stays in use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
-    /// The configuration has errors.
+    /// The configuration is invalid.
     #[error("the configuration was not reloaded: {}", first_error(.0))]
     Invalid(Vec<Problem>),
-    /// The server is stopping.
+    /// The server is shutting down.
     #[error("toolwire is shutting down")]
     Stopping,
-    /// Exchanges are being recorded, and the recorder does not know new secrets.
+    /// Exchanges are being recorded, and the recorder could not mask new secrets.
     #[error("the configuration cannot be reloaded while exchanges are recorded")]
     Recording,
 }
 
-/// The first error among `problems`.
 fn first_error(problems: &[Problem]) -> String {
     let first = problems.iter().find(|problem| problem.severity == Severity::Error);
     first.map_or_else(|| "it is not valid".to_owned(), ToString::to_string)
 }
 
-/// Requests reloads, and reports the result of the last one.
+/// Requests reloads, and reports the outcome of the latest one.
 #[derive(Debug, Clone)]
 pub struct Reloads {
     asked: mpsc::Sender<Asked>,
     pub(super) status: Arc<Mutex<ReloadStatus>>,
 }
 
-/// The status after the last reload.
+/// The state after the latest reload.
 #[derive(Debug, Clone)]
 pub struct ReloadStatus {
     pub generation: u64,
     pub(crate) config: Arc<Config>,
-    /// Time at which the configuration was loaded, in milliseconds of Unix time.
+    /// When the configuration was loaded, in milliseconds of Unix time.
     pub loaded_at: u64,
     pub restart_required: Vec<String>,
-    /// The time of the last attempt and its problems, if it failed.
+    /// The time and the problems of the latest reload, if it failed.
     pub failed: Option<(u64, Vec<Problem>)>,
 }
 
@@ -92,10 +90,10 @@ pub(super) struct Asked {
 }
 
 impl Reloads {
-    /// Reloads the configuration, after reloads that were requested earlier.
+    /// Reloads the configuration once the reloads requested earlier are done.
     ///
     /// # Errors
-    /// If the reload failed; nothing has changed.
+    /// If the reload failed. Nothing has changed then.
     pub async fn reload(&self, reason: ReloadReason) -> Result<Reloaded, ReloadError> {
         let (answer, answered) = oneshot::channel();
         // An error means that the server has ended.
@@ -103,12 +101,12 @@ impl Reloads {
         answered.await.unwrap_or(Err(ReloadError::Stopping))
     }
 
-    /// Number of configurations loaded so far, including the one at the start.
+    /// How many configurations have been loaded, including the first.
     pub fn generation(&self) -> u64 {
         self.status.lock().generation
     }
 
-    /// The last configuration that was loaded.
+    /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.status.lock().config)
     }
@@ -118,11 +116,11 @@ impl Reloads {
     }
 }
 
-/// Requested reloads.
+/// The queue of requests for a reload.
 #[derive(Debug)]
 pub(super) struct Requests(pub(super) mpsc::Receiver<Asked>);
 
-/// Creates the two ends: one that requests reloads, and the queue of requests. The server begins with `config`.
+/// Creates the two ends of the queue. The server starts with `config`.
 pub(super) fn reloads(config: Arc<Config>) -> (Reloads, Requests) {
     let (sender, asked) = mpsc::channel(MAX_WAITING);
     let status = ReloadStatus {

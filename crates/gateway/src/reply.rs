@@ -1,6 +1,6 @@
 //! Responses: streams, and responses that are sent in one piece.
 //!
-//! Each head is written anew, so there is no list of headers to strip. Of an upstream's headers, clients get
+//! Heads are built from scratch, so no list of headers to strip is needed. Of an upstream's headers, clients receive
 //! `Retry-After` and, if the request is passed through, those listed in `passthrough`.
 
 use std::{
@@ -26,39 +26,38 @@ use super::{
     retry_after,
 };
 
-/// The dialect for paths that belong to no dialect.
+/// The dialect for paths that do not belong to any dialect.
 pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 
-/// Header that identifies a request in the logs; a client may send its own id.
+/// Identifies a request in the logs. Clients may send their own id.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The same id for Anthropic's SDKs, which read only this name.
+/// The same id under the name that Anthropic's SDKs read.
 const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// The configuration's entry that has answered, for a model with alternatives.
+/// The configured model that answered, if the requested model has alternatives.
 const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
 
-/// Number of entries that were asked.
+/// How many configured models were asked.
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
 
-/// Specifies which pages may load a response without a CORS request.
+/// Says which pages may load a response without a CORS request.
 pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
-/// The body of a response, with the request's log record, which ends when the body is dropped.
+/// The body of a response. It owns the request's log record, which is completed when the body is dropped.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// A complete body.
     Plain(Box<Plain>),
     /// An upstream's response, which is sent as it arrives.
     AnswerBody(Pin<Box<AnswerBody>>),
-    /// An upstream's response that is passed through without being read.
+    /// An upstream's response that is passed through unread.
     Passed(Box<PassedBody>),
     /// A stream of toolwire's own events.
     Feed(Box<FeedBody>),
-    /// An upstream's response that is sent without hyper. This body never yields any data.
+    /// An upstream's response that is sent without hyper. This body never yields data.
     Elsewhere,
 }
 
@@ -70,7 +69,6 @@ pub struct Plain {
     access: Access,
 }
 
-/// A response with the body `bytes`.
 pub fn plain(
     status: StatusCode,
     content_type: HeaderValue,
@@ -82,24 +80,23 @@ pub fn plain(
     response
 }
 
-/// A response with a JSON body.
 pub(super) fn json(value: &serde_json::Value, access: Access) -> Response<ReplyBody> {
     plain(StatusCode::OK, JSON, value.to_string(), access)
 }
 
-/// The response with this JSON text.
+/// Like [`json`], for text that is already serialized.
 pub(super) fn json_text(text: Bytes, access: Access) -> Response<ReplyBody> {
     plain(StatusCode::OK, JSON, text, access)
 }
 
-/// A response without a body that lists the allowed methods.
+/// A response without a body whose `Allow` header lists the methods.
 pub fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = said(StatusCode::NO_CONTENT, Bytes::new(), Outcome::Done, access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-/// The error response for `failure`, in the client's dialect.
+/// The error response to `failure` in the client's dialect.
 pub fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
     let bytes = dialect.side().error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
@@ -107,13 +104,13 @@ pub fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Respon
     response
 }
 
-/// The failure for a request for a model that does not exist, at a path that belongs to no dialect.
+/// The failure of a request for an unknown model at a path that does not belong to any dialect.
 pub(super) fn unknown_model(name: &str) -> Failure {
     DEFAULT_DIALECT.side().unknown_model(name)
 }
 
-/// The response to a request for a WebSocket. After it, clients continue over HTTP immediately, without a retry
-/// (RFC 9110, section 15.5.22).
+/// The response to a WebSocket upgrade request. Clients that receive it switch to plain HTTP immediately instead of
+/// retrying the upgrade (RFC 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
     let message = "toolwire speaks no WebSockets; send the request over HTTP";
     let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
@@ -123,7 +120,7 @@ pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Respon
     response
 }
 
-/// Passes on an upstream's response: its status, `headers` and body.
+/// Passes on an upstream's response with this status, `headers` and body.
 pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Passed(Box::new(body)));
     *response.status_mut() = status;
@@ -131,7 +128,7 @@ pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -
     response
 }
 
-/// Passes on an error, whose body is complete. `failure` is what the error means.
+/// Passes on an error with a complete body. `failure` is its meaning for logs and metrics.
 pub(super) fn passed_error(
     status: StatusCode,
     headers: HeaderMap,
@@ -144,22 +141,21 @@ pub(super) fn passed_error(
     response
 }
 
-/// A stream of toolwire's own events.
 pub fn feed(body: FeedBody) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Feed(Box::new(body)));
     put_stream_headers(response.headers_mut());
     response
 }
 
-/// Prevents a body that came from another server from becoming a page of this one, and prevents pages of other origins
-/// from loading it. A page that may call toolwire can still read it: such a page's requests name their origin, and this
-/// policy does not apply to them.
+/// Prevents a body from another server from becoming a page of this server, and prevents pages of other origins from
+/// loading it. Pages that may call toolwire can still read it: their requests name their origin, and this policy does
+/// not apply to such requests.
 pub(super) fn put_no_page(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
 }
 
-/// Adds headers that say which model answers, if there are several.
+/// Adds headers that say which model has answered, if there are alternatives.
 fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     let Some((target, count)) = answer.attempts() else { return };
     if let Ok(target) = HeaderValue::try_from(target) {
@@ -167,13 +163,13 @@ fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     }
     headers.insert(ATTEMPTS, HeaderValue::from(count));
     if is_final && count > 1 {
-        // The client would only repeat attempts that toolwire has already made.
+        // Toolwire has already made the attempts that the client would repeat.
         retry_after::end_retries(headers);
     }
 }
 
-/// The head of the response whose body is `answer`: 200, or the status of a failure before any content, in which case
-/// the body becomes the error body.
+/// Creates the response with the body `answer`. Its status is 200, or that of a failure before any content, for which
+/// the body becomes an error body.
 pub fn answer(
     mut answer: Pin<Box<AnswerBody>>,
     committed: Result<(), Failure>,
@@ -188,7 +184,7 @@ pub fn answer(
             answer.as_mut().refuse(&failure);
             put_error_headers(&mut head.headers, &failure);
             if answer.has_run_tools() {
-                // SDKs automatically repeat a failed request, and the tools would run again.
+                // SDKs automatically retry failed requests, which would run the tools again.
                 retry_after::end_retries(&mut head.headers);
             }
         }
@@ -203,7 +199,7 @@ pub fn answer(
     (head, answer)
 }
 
-/// Adds the id that identifies the request in the logs.
+/// Adds the id under which the request is logged.
 pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     if let Ok(id) = HeaderValue::try_from(id) {
         headers.insert(ANTHROPIC_REQUEST_ID, id.clone());
@@ -211,12 +207,12 @@ pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     }
 }
 
-/// Closes the connection after the response. Only for HTTP/1.
+/// Asks for the connection to be closed after the response. Only for HTTP/1.
 pub(super) fn close(headers: &mut HeaderMap) {
     headers.append(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Returns the same response without the body, for a HEAD request.
+/// Removes the body, for a HEAD request.
 pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     if let ReplyBody::Plain(plain) = response.body_mut() {
         let length = HeaderValue::from(plain.bytes.len());
@@ -226,7 +222,6 @@ pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyB
     response
 }
 
-/// A response with this body and outcome.
 pub fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) -> Response<ReplyBody> {
     access.status(status.as_u16());
     let mut plain = Plain { bytes, outcome: Some(outcome), access };
@@ -254,12 +249,12 @@ fn put_stream_headers(headers: &mut HeaderMap) {
     const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Without this header, proxies on the path (nginx) buffer the stream.
+    // Without this header, proxies such as nginx buffer the stream.
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 impl Plain {
-    /// Takes the bytes, and ends the request with its outcome.
+    /// Takes the bytes and records the outcome of the request.
     fn take(&mut self) -> Bytes {
         if let Some(outcome) = self.outcome.take() {
             self.access.ended(outcome);
@@ -269,7 +264,7 @@ impl Plain {
 }
 
 impl ReplyBody {
-    /// Called when the client has accepted nothing for too long and its connection is closed.
+    /// Records that the connection is being closed because the client accepted nothing for too long.
     pub(super) fn stalled(&mut self) {
         match self {
             Self::AnswerBody(answer) => answer.as_mut().stalled(),

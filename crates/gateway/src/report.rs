@@ -1,8 +1,7 @@
-//! [`ExchangeReport`]: publishes the events of one response: its start and end, its hops, and the progress of its
-//! text.
+//! [`ExchangeReport`]: publishes the events of one response: its start and end, its hops, and the progress of its text.
 //!
-//! Nothing is published while there is no subscriber. A subscriber that joins in the middle of a response gets a late
-//! start event, so that every end has a start. Every start has one end, even if the client disconnects.
+//! Nothing is published without subscribers. A subscriber that joins during a response gets a late start event. Every
+//! end thus has a start, and every start has exactly one end, even if the client disconnects.
 
 use std::{
     sync::Arc,
@@ -20,28 +19,27 @@ use toolwire_pipeline::{
     wire::text::{boundary_from, boundary_upto, slice},
 };
 
-/// Minimum time between two reports of the text.
+/// Minimum interval between two reports of the text.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Minimum time between two updates of the text for the observer of an exchange.
+/// Minimum interval between two reports of the text to the observer of the exchange.
 const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
 
-/// Number of bytes before a piece of text that are searched again together with the piece, since a secret may begin
-/// there.
+/// Number of bytes before a piece of text that are searched again together with it, since a secret may start there.
 const CONTEXT: usize = 4 << 10;
 
-/// Number of bytes at the end of a text that are held back, since they may be the start of a secret. More are held back
-/// if a configured secret is longer.
+/// Number of bytes held back at the end of a text, since they may be the start of a secret. More if there are longer
+/// configured secrets.
 const HELD: usize = 256;
 
-/// Message of the error for a response that did not reach its end.
+/// Error message for a response that was cut short by its client.
 const DISCONNECTED: &str = "the client disconnected before the end";
 
 /// Publishes the events of one response.
 #[derive(Debug)]
 pub(super) struct ExchangeReport {
     audit: Arc<Audit>,
-    /// Another observer of the exchange.
+    /// The extension's observer of the exchange, if there is one.
     observer: Option<Box<dyn ExchangeObserver>>,
     subject: Subject,
     upstream: String,
@@ -50,7 +48,7 @@ pub(super) struct ExchangeReport {
     start: Option<AuditEvent>,
     /// The hop in progress, if there is one.
     hop: Option<Hop>,
-    /// Token counts of the hops that have ended: input and output.
+    /// Input and output tokens of the hops that have ended.
     counted: (u64, u64),
     /// Whether contents were captured when the response began.
     is_captured: bool,
@@ -71,11 +69,11 @@ struct Hop {
 struct TextReported {
     pieces: u64,
     held: u64,
-    /// Bytes of the kept text that have been reported.
+    /// Number of bytes of the stored text that have been reported.
     content: usize,
-    /// Time of the last report.
+    /// When the text was last reported.
     last: Option<Instant>,
-    /// Time of the last report to the observer.
+    /// When the text was last reported to the observer.
     observed: Option<Instant>,
 }
 
@@ -121,12 +119,12 @@ impl ExchangeReport {
         self.observer.as_deref().filter(|_| self.is_captured)
     }
 
-    /// Maximum number of bytes of the text that must be kept for the report.
+    /// Maximum number of bytes of the text that the pipeline must store for the report.
     pub(super) fn kept_text(&self) -> usize {
         if self.is_captured { MAX_CONTENT } else { 0 }
     }
 
-    /// Reports that the upstream is asked again.
+    /// Reports a request to the upstream.
     pub(super) fn hop_started(&mut self) {
         self.subject.hop += 1;
         self.hop = Some(Hop { begun: Instant::now(), is_published: false });
@@ -145,7 +143,7 @@ impl ExchangeReport {
         }
     }
 
-    /// Reports the progress of the response, part of which may have been given to the client.
+    /// Reports the progress of the response, part of which may have been sent to the client.
     pub(super) fn progressed(&mut self, pipeline: &Pipeline) {
         if !self.has_content && pipeline.has_content() {
             self.has_content = true;
@@ -166,7 +164,7 @@ impl ExchangeReport {
         }
     }
 
-    /// Reports the progress of the text to the observer from time to time.
+    /// Reports the progress of the text to the observer, but not too often.
     fn observe_text(&mut self, pipeline: &Pipeline, now: Instant) {
         let is_due = self.text.observed.is_none_or(|last| now.duration_since(last) >= OBSERVER_PAUSE);
         if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.emitted_text()) {
@@ -205,13 +203,13 @@ impl ExchangeReport {
         self.end(event, finish, &tally, millis(access.elapsed()), access.first_byte().map(millis));
     }
 
-    /// The start of the response's text, up to the size that is kept.
+    /// Returns the start of the response's text, up to the size that is stored.
     fn content_of(&self, pipeline: &Pipeline) -> Option<String> {
         let text = pipeline.emitted_text().filter(|_| self.is_captured)?;
         self.audit.content(&text.kept)
     }
 
-    /// Publishes the start events that have not been published yet. Returns `false` if there is no subscriber.
+    /// Publishes start events that have not been published. Returns `false` if there are no subscribers.
     fn catch_up(&mut self) -> bool {
         if !self.audit.is_heard() {
             return false;
@@ -231,7 +229,7 @@ impl ExchangeReport {
         let is_heard = self.catch_up();
         let Some(hop) = self.hop.take() else { return };
         let total = (tally.input_tokens.unwrap_or(0), tally.output_tokens.unwrap_or(0));
-        // The counts are totals of all hops so far.
+        // The counts of the upstream are totals of all hops.
         let own = |total: u64, before: u64| Some(total.saturating_sub(before)).filter(|own| *own > 0);
         let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
         self.counted = total;
@@ -258,12 +256,12 @@ impl ExchangeReport {
         true
     }
 
-    /// The part of the kept text that can be published now and has not been. The end of an unfinished text may be the
-    /// start of a secret.
+    /// Returns the part of the stored text that is new and can be published. The end of an unfinished text is held
+    /// back, since it may be the start of a secret.
     fn new_content(&mut self, text: &EmittedText, is_last: bool) -> Option<(u64, String)> {
         let (kept, from) = (text.kept.as_str(), self.text.content);
         let line = memchr::memrchr2(b'\n', b'\r', kept.as_bytes()).map_or(0, |at| at + 1);
-        // Each byte may be written as `\u0000`.
+        // Each byte may be escaped as `\u0000`.
         let held = HELD.max(self.audit.longest_secret().saturating_mul(6));
         let upto = match is_last {
             true => kept.len(),
@@ -273,7 +271,7 @@ impl ExchangeReport {
             return None;
         }
         let context = boundary_from(kept, from.saturating_sub(CONTEXT));
-        // The redacted form of a secret has the same number of bytes.
+        // Masking does not change the number of bytes.
         let covered = self.audit.redacted(slice(kept, context, kept.len()));
         let content = slice(&covered, from - context, upto - context).to_owned();
         self.text.content = upto;
@@ -310,7 +308,7 @@ impl ExchangeReport {
     }
 }
 
-/// Ends the report of a response whose body was never created, or whose task panicked.
+/// Ends the report of a response whose body was never created or whose task panicked.
 impl Drop for ExchangeReport {
     fn drop(&mut self) {
         if self.is_over {
@@ -326,7 +324,6 @@ impl Drop for ExchangeReport {
     }
 }
 
-/// The event for a failed response.
 pub fn failed(failure: &Failure) -> AuditEvent {
     AuditEvent::Error {
         code: failure_name(failure).to_owned(),
@@ -346,19 +343,19 @@ pub fn failed(failure: &Failure) -> AuditEvent {
     }
 }
 
-/// The event for a client that did not wait for the end.
+/// Creates the event for a client that disconnected before the end.
 fn left(code: &str, message: &str) -> AuditEvent {
     AuditEvent::Error { code: code.to_owned(), message: message.to_owned(), is_retryable: false }
 }
 
-/// Token counts, as far as known.
+/// Returns the known token counts as JSON.
 pub fn usage(input: Option<u64>, output: Option<u64>) -> Value {
     let counts = [("input_tokens", input), ("output_tokens", output)];
     let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
     Value::Object(known.collect::<Map<String, Value>>())
 }
 
-/// Whole milliseconds.
+/// Converts a duration to whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
-//! Reads the head of a request: checks its host, its body's encoding and the other parts that must be unambiguous, and
-//! reads the options that clients set in toolwire's own headers.
+//! Examines the head of a request: checks its host, the encoding of its body and other parts that must be unambiguous,
+//! and reads the options in toolwire's own headers.
 //!
-//! Without the checks, two servers on the path could interpret one request differently, and one of them could take
-//! the body for another request.
+//! Without these checks, two servers on the path could interpret a request differently, and one of them could take the
+//! body for another request.
 
 use std::net::Ipv6Addr;
 
@@ -15,13 +15,13 @@ use toolwire_pipeline::{
     rules::Reasoning,
 };
 
-/// Header that sets, for one request, how reasoning is passed on. It has the values of the setting `reasoning`.
+/// Sets how reasoning is passed on for one request, with the values of the setting `reasoning`.
 pub(super) const REASONING: HeaderName = HeaderName::from_static("x-toolwire-reasoning");
 
-/// Maximum number of bytes of a header's value that a message shows.
+/// Maximum number of bytes of a header's value in an error message.
 const MAX_SHOWN: usize = 64;
 
-/// Checks the head of a request.
+/// Checks the host of a request and the encoding of its body.
 ///
 /// # Errors
 /// [`Kind::Request`]. The connection must then be closed.
@@ -36,7 +36,7 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
     match (authority, hosts.next(), hosts.next()) {
         (_, _, Some(_)) => Err(refused("the request has more than one `Host` header", "host")),
-        // The authority of a browser's request contains no user name (section 8.3.1).
+        // The authority of an `http` or `https` request must not contain user information (RFC 9113, section 8.3.1).
         (Some(authority), _, _) if !is_host(authority.as_str().as_bytes()) => {
             Err(refused("the request's `:authority` is not a host name or address", "host"))
         }
@@ -50,8 +50,7 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     }
 }
 
-/// Checks the coding of the body (RFC 9112, section 6.1): `chunked` is the only one that is supported, and it may be
-/// applied only once.
+/// Checks the transfer coding of the body (RFC 9112, section 6.1). Only `chunked` is supported, applied once.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (encodings.next(), encodings.next()) {
@@ -61,8 +60,8 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Whether the client wants to continue with a WebSocket, which takes a GET request (RFC 6455, section 4.1). In
-/// HTTP/1.0, and without the connection option, `Upgrade` is ignored (RFC 9110, section 7.8).
+/// Whether the client requests a WebSocket, which takes a GET request (RFC 6455, section 4.1). `Upgrade` is ignored in
+/// HTTP/1.0 and without the connection option (RFC 9110, section 7.8).
 pub(super) fn asks_websocket(head: &Parts) -> bool {
     head.version == Version::HTTP_11
         && head.method == Method::GET
@@ -70,7 +69,7 @@ pub(super) fn asks_websocket(head: &Parts) -> bool {
         && list_contains(&head.headers, &header::CONNECTION, b"upgrade")
 }
 
-/// The client's setting for passing on reasoning, if it sends one.
+/// Returns the client's own setting for reasoning, if it sends one.
 ///
 /// # Errors
 /// [`Kind::Request`] for an unknown value.
@@ -92,8 +91,8 @@ fn refused(message: impl Into<String>, header: &str) -> Failure {
     Failure::new(Kind::Request, message).with_param(header)
 }
 
-/// Whether `value` is `uri-host [ ":" port ]` (RFC 9110, section 7.2). The grammar allows an empty host, but an
-/// `http` URL may not have one (section 4.2.1).
+/// Whether `value` is `uri-host [ ":" port ]` (RFC 9110, section 7.2). The grammar allows an empty host, but `http`
+/// URLs must not have one (section 4.2.1).
 fn is_host(value: &[u8]) -> bool {
     let Ok(value) = str::from_utf8(value) else { return false };
     let (is_host, port) = match value.strip_prefix('[') {
@@ -122,7 +121,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
 }
 
-/// Whether `port` is empty, or a colon and a port number, which may be empty.
+/// Whether `port` is empty, or a colon with an optional port number.
 fn is_port(port: &str) -> bool {
     match port.strip_prefix(':') {
         None => port.is_empty(),

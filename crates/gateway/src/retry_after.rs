@@ -1,7 +1,7 @@
-//! The upstream's `Retry-After`, and the part of it that clients receive.
+//! The upstream's `Retry-After`, and how much of it is passed on to clients.
 //!
-//! SDKs sleep for as long as `Retry-After` says, some for weeks. So only short waits are passed on; if the wait is
-//! long, the client is told not to try again.
+//! SDKs sleep for as long as `Retry-After` says, some for weeks. Only short waits are therefore passed on. For a long
+//! wait, the client is told not to retry.
 
 use std::{
     borrow::Cow,
@@ -13,18 +13,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use toolwire_http1::list_contains;
 use toolwire_pipeline::failure::Failure;
 
-/// The longest wait that is passed on to a client.
+/// The longest wait that is passed on.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Azure's and OpenAI's headers for the wait in milliseconds.
+/// Headers in which Azure and OpenAI state the wait in milliseconds.
 const MILLISECONDS: [HeaderName; 2] =
     [HeaderName::from_static("retry-after-ms"), HeaderName::from_static("x-ms-retry-after-ms")];
 
-/// Header that OpenAI's and Anthropic's SDKs read.
+/// Read by OpenAI's and Anthropic's SDKs.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// The wait in an upstream's `headers`, as a value of `Retry-After`. A header listed in `Connection` is meant only for
-/// toolwire (RFC 9110, section 7.6.1).
+/// Returns the wait in an upstream's `headers` as a value of `Retry-After`. Ignores headers listed in `Connection`,
+/// which are meant only for toolwire (RFC 9110, section 7.6.1).
 pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let value = |name: &HeaderName| {
         let is_for_us = list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());
@@ -39,8 +39,8 @@ pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
         .or_else(|| MILLISECONDS.iter().find_map(|name| in_seconds(value(name)?)))
 }
 
-/// The time for which the upstream wants no request: seconds, or a date (RFC 9110, section 10.2.3). `None` for
-/// anything else and for dates in the past.
+/// Returns how long to wait before the next request, from a number of seconds or a date (RFC 9110, section 10.2.3).
+/// `None` for anything else, and for dates in the past.
 pub(super) fn wait_of(failure: &Failure) -> Option<Duration> {
     let text = failure.retry_after()?.trim();
     match text.parse::<f64>() {
@@ -49,7 +49,7 @@ pub(super) fn wait_of(failure: &Failure) -> Option<Duration> {
     }
 }
 
-/// Adds headers that tell the client whether and when to retry after `failure`.
+/// Adds headers that say whether and when to retry after `failure`.
 pub(super) fn put(headers: &mut HeaderMap, failure: &Failure) {
     let Some(text) = failure.retry_after() else { return };
     match wait_of(failure) {
@@ -59,7 +59,7 @@ pub(super) fn put(headers: &mut HeaderMap, failure: &Failure) {
     }
 }
 
-/// Tells the client not to retry.
+/// Adds a header that says not to retry.
 pub(super) fn end_retries(headers: &mut HeaderMap) {
     headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
 }

@@ -1,4 +1,4 @@
-//! [`Route`]: the paths of the API, with the methods that each path accepts.
+//! [`Route`]: the paths of the API, and the methods that each of them accepts.
 
 use std::borrow::Cow;
 
@@ -13,37 +13,37 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// The methods that exist at any path, as an `Allow` header lists them.
+/// All methods that any path accepts, in the format of an `Allow` header.
 pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 
-/// A path at which clients request responses of models, in one dialect.
+/// A path for model requests in one dialect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     /// The path below [`BASE`].
     path: &'static str,
-    /// The name in logs and metrics.
+    /// The route's name in logs and metrics.
     name: &'static str,
-    /// The dialect of clients at this path.
+    /// The dialect of clients that use this path.
     dialect: ClientDialect,
 }
 
-/// The routes of the dialects: one line for each path at which clients request responses. All accept POST.
+/// The paths for model requests. All accept POST.
 const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat },
     Endpoint { path: "/responses", name: "responses", dialect: ClientDialect::Responses },
     Endpoint { path: "/messages", name: "messages", dialect: ClientDialect::Messages },
 ];
 
-/// The paths below [`BASE`] at which the tokens of a dialect's requests are counted. All accept POST.
+/// The paths below [`BASE`] that count the tokens of a request. All accept POST.
 const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
 
-/// The paths below [`BASE`] at which a dialect's stored responses are found by id.
+/// The paths below [`BASE`] of stored responses, which are followed by an id.
 const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
 
-/// Paths of OpenAI's API below [`BASE`] that look like stored responses, but that toolwire does not serve.
+/// Paths of OpenAI's API below [`BASE`] that look like stored responses but are not served.
 const ABSENT: [&str; 2] = ["/responses/compact", "/responses/input_tokens"];
 
-/// Methods of Gemini's API, which follow a colon at the end of a model's path.
+/// Methods of Gemini's API, which follow a model's path and a colon.
 const GEMINI_METHODS: [&str; 10] = [
     "generateContent",
     "streamGenerateContent",
@@ -57,50 +57,45 @@ const GEMINI_METHODS: [&str; 10] = [
     "predictLongRunning",
 ];
 
-/// The end of the path of a stored response's input.
+/// Suffix of the path of a stored response's input.
 const INPUT_ITEMS: &str = "/input_items";
 
-/// A path that toolwire serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
     /// A request for a model's response.
     Generate(&'static Endpoint),
-    /// A request for the number of tokens that a request for a response would have.
+    /// A request to count the tokens of a model request.
     CountTokens(ClientDialect),
-    /// A stored response, by its id.
+    /// A stored response, by id.
     Stored(ClientDialect, String),
-    /// The input of a stored response.
+    /// The input of a stored response, by its id.
     StoredInput(ClientDialect, String),
-    /// `/` itself: some clients ask whether it exists.
+    /// `/`, which some clients request to see whether the server exists.
     Root,
-    /// GET `/v1/models`
     Models,
-    /// GET `/v1/models/{id}`
     Model(String),
-    /// A configured path, whose requests are passed to the upstream without being parsed.
+    /// A configured path whose requests are passed through unparsed.
     Passthrough(String),
-    /// A path of an extension.
     Extension(ExtensionRoute),
     /// A path at which programs register their tools.
     Programs(ProgramPath),
-    /// GET `/api/images/{name}`: a generated image, with the name as written in the path.
+    /// `GET /api/images/{name}`: a generated image. The name is still as it is written in the path.
     Image(String),
-    /// GET `/healthz`: the process is alive.
+    /// `GET /healthz`: whether the process is alive.
     Health,
-    /// GET `/readyz`: the server accepts requests.
+    /// `GET /readyz`: whether the server accepts requests.
     Ready,
-    /// GET `/metrics`
     Metrics,
 }
 
 impl Route {
-    /// The route at which clients of `dialect` request responses, and the path of that route.
+    /// Returns the route for model requests in `dialect`, and its path.
     pub(super) fn generating(dialect: ClientDialect) -> Option<(Self, String)> {
         let endpoint = ENDPOINTS.iter().find(|endpoint| endpoint.dialect == dialect)?;
         Some((Self::Generate(endpoint), format!("{BASE}{}", endpoint.path)))
     }
 
-    /// The route for a URL's path, among toolwire's own and those of `passthrough`.
+    /// Finds the route of a URL path among toolwire's own and those in `passthrough`.
     pub(super) fn find_with(path: &str, passthrough: &Passthrough) -> Option<Self> {
         Self::find(path).or_else(|| {
             let path = without_doubled_slash(path);
@@ -108,7 +103,7 @@ impl Route {
         })
     }
 
-    /// The route for a URL's path.
+    /// Finds toolwire's own route of a URL path.
     pub(super) fn find(path: &str) -> Option<Self> {
         let path = without_doubled_slash(path);
         let below = path.strip_prefix(BASE);
@@ -148,7 +143,7 @@ impl Route {
         }
     }
 
-    /// The name in logs and metrics.
+    /// The route's name in logs and metrics.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Generate(endpoint) => endpoint.name,
@@ -168,22 +163,22 @@ impl Route {
         }
     }
 
-    /// Whether the route's requests ask a model, so that they are part of the figures.
+    /// Whether requests for this route are sent to a model and so belong in the figures.
     pub(super) fn asks_model(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::Passthrough(_))
     }
 
-    /// Whether the route's requests have a JSON body that toolwire reads for a model.
+    /// Whether requests for this route have a JSON body that toolwire parses.
     pub(super) fn takes_json(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::CountTokens(_))
     }
 
-    /// The path as the log shows it. An image's name is hidden, since anyone who knows it may see the image.
+    /// Returns the path to log. Images are shown to anyone who knows their name, so the name is hidden.
     pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
         if matches!(self, Self::Image(_)) { files::PATH } else { path }
     }
 
-    /// The dialect of clients at this path.
+    /// The dialect of clients that use this route.
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Generate(endpoint) => endpoint.dialect,
@@ -192,7 +187,7 @@ impl Route {
         }
     }
 
-    /// The methods, as an `Allow` header lists them.
+    /// The allowed methods in the format of an `Allow` header.
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
@@ -203,12 +198,11 @@ impl Route {
         }
     }
 
-    /// Whether `method` is one of [`Route::methods`].
     pub(super) fn allows(&self, method: &Method) -> bool {
         self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 
-    /// Whether the route's requests are for models' responses or related resources.
+    /// Whether the route serves models' responses or related resources.
     pub(super) fn is_of_models(&self) -> bool {
         matches!(
             self,
@@ -220,7 +214,7 @@ impl Route {
         )
     }
 
-    /// Whether a client needs a key.
+    /// Whether clients need a key for this route.
     pub(super) fn needs_key(&self) -> bool {
         !matches!(
             self,
@@ -235,40 +229,37 @@ impl Route {
     }
 }
 
-/// A path of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtensionRoute {
-    /// The name in logs and metrics.
+    /// The route's name in logs and metrics.
     pub name: &'static str,
     pub kind: ExtensionRouteKind,
 }
 
-/// The checks that a service makes before an extension responds.
+/// Which checks are made before the extension responds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtensionRouteKind {
-    /// Only the form of the head: the extension checks the rest, including methods.
+    /// Only that the head is well-formed. The extension checks everything else, including the method.
     Api,
-    /// Also the method, which must be GET or HEAD. No key is needed.
+    /// Also that the method is GET or HEAD. No key is needed.
     Page,
 }
 
-/// A path below `/v1/providers`, with ids.
+/// A path below `/v1/providers`. Strings are ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramPath {
-    /// The path at which programs register.
     Register,
-    /// A registration.
     Registration(String),
-    /// The path at which a registration is renewed.
+    /// Renews a registration.
     Heartbeat(String),
     /// The stream of a registration's calls.
     Calls(String),
-    /// The result of one of a registration's calls.
+    /// The result of a call.
     Result(String, String),
 }
 
 impl ProgramPath {
-    /// The path below [`BASE`].
+    /// Parses the part of a path after [`BASE`].
     fn find(below: &str) -> Option<Self> {
         let segments: Vec<_> = below.strip_prefix("/providers")?.split('/').collect();
         let id = |written: &str| percent_decoded(written).filter(|id| !id.is_empty());
@@ -282,7 +273,7 @@ impl ProgramPath {
         })
     }
 
-    /// The methods, as an `Allow` header lists them.
+    /// The allowed methods in the format of an `Allow` header.
     fn methods(&self) -> &'static str {
         match self {
             Self::Register | Self::Heartbeat(_) | Self::Result(..) => "POST, OPTIONS",
@@ -292,21 +283,21 @@ impl ProgramPath {
     }
 }
 
-/// Whether `id` is the id of a model followed by a method of Gemini's API.
+/// Whether `id` is a model's id followed by a method of Gemini's API.
 fn is_of_gemini(id: &str) -> bool {
     id.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
 }
 
-/// Removes one of two leading slashes, which the path has if a client's base URL ends with a slash.
+/// Removes one of two leading slashes, which result from a client's base URL that ends with a slash.
 pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }
 
-/// The prefix of all paths of the API. Clients' base URLs end with it.
+/// The prefix of all paths of the API, with which clients' base URLs end.
 const BASE: &str = "/v1";
 
-/// The failure for a request with an unknown path, and the dialect that its client probably uses. In most cases, the
-/// client's base URL is slightly wrong, or the client uses an API that toolwire does not serve.
+/// Returns the failure for an unknown path, and the dialect that the client probably uses. The usual cause is a
+/// slightly wrong base URL, or an API that toolwire does not serve.
 pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
@@ -334,7 +325,7 @@ pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     (dialect, Failure::new(Kind::NotFound, message))
 }
 
-/// The APIs that toolwire serves, with their paths.
+/// Lists the APIs that toolwire serves, with their paths.
 pub(super) fn directions() -> String {
     let spoken = ENDPOINTS
         .iter()
@@ -350,10 +341,10 @@ fn base_url() -> String {
     )
 }
 
-/// The list of models, below [`BASE`].
+/// The path of the list of models below [`BASE`].
 const MODELS: &str = "/models";
 
-/// Maximum number of bytes of a path that the message shows.
+/// Maximum number of bytes of a path in an error message.
 const MAX_SHOWN: usize = 128;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
+//! [`Server`]: listens, serves on all its threads, and shuts down gracefully.
 
 use std::{
     future::pending,
@@ -30,14 +30,14 @@ use super::{
 };
 use toolwire_config::Config;
 
-/// Maximum time that the collector has to accept the remaining telemetry when the server stops.
+/// Time limit for sending the remaining telemetry to the collector when the server stops.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
 /// A server that listens but does not accept connections yet.
 ///
-/// The server runs on the configured number of threads: the caller's, and further ones that each have a runtime.
-/// Each thread has its own listening sockets (the kernel distributes connections) and its own connections to
-/// upstreams, so that both sockets of a stream wake only the thread that works on it.
+/// The server runs on the configured number of threads: the caller's, and others that each have their own runtime. Each
+/// thread has its own listening sockets, among which the kernel distributes connections, and its own connections to
+/// upstreams, so that both sockets of a stream wake only the thread that processes it.
 #[derive(Debug)]
 pub struct Server {
     first: Worker,
@@ -47,19 +47,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on the configured addresses. `tap`, if given, observes the exchanges.
+    /// Listens on the configured addresses. `tap`, if given, observes all exchanges.
     ///
     /// # Errors
-    /// If an address cannot be listened on, or the request to an upstream cannot be built.
+    /// If it is not possible to listen on an address, or if no request can be built for an upstream.
     pub fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         Self::bind_or_inherit(config, tap, Vec::new())
     }
 
-    /// Uses sockets that already listen, instead of the configured addresses. Without such sockets, works like
-    /// [`Server::bind`].
+    /// Like [`Server::bind`], but uses the `inherited` sockets in place of the configured addresses, if there are any.
     ///
     /// # Errors
-    /// As for [`Server::bind`], or if the sockets cannot be used.
+    /// As for [`Server::bind`], or if the inherited sockets cannot be used.
     pub fn bind_or_inherit(
         config: Arc<Config>,
         tap: Option<Arc<dyn Tap>>,
@@ -68,7 +67,6 @@ impl Server {
         Self::bind_extended(config, tap, inherited, None)
     }
 
-    /// Like [`Server::bind_or_inherit`], with an `extension`.
     ///
     /// # Errors
     /// As for [`Server::bind_or_inherit`], or if the extension cannot start.
@@ -99,30 +97,30 @@ impl Server {
         Ok(Self { first, others: workers.collect(), current, reloader })
     }
 
-    /// The addresses on which the server listens. A configured port 0 is replaced by the port in use.
+    /// The addresses on which the server listens. A configured port 0 is replaced by the actual port.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.reloader.addresses
     }
 
-    /// The handle that reloads the configuration while the server runs.
+    /// Returns a handle that reloads the configuration while the server runs.
     pub fn reloads(&self) -> Reloads {
         self.reloader.reloads.clone()
     }
 
-    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    /// Returns the names of the hosted tools, and of the providers whose tools are not known yet.
     pub fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
         self.current.get().hosted_tools()
     }
 
-    /// Serves until `shutdown` is ready and `drain_delay` is over, then drains: new connections and requests are
-    /// refused, open responses continue for at most `drain_timeout`, and any that remain then end with an error that
-    /// gives the reason. Deferred calls of hosted tools may finish within the same time. Dropping the future ends
-    /// everything immediately.
+    /// Serves until `shutdown` is ready and `drain_delay` has passed. Then refuses new connections and requests, lets
+    /// open responses continue for up to `drain_timeout`, and ends the remaining ones with an error that gives the
+    /// reason. Deferred calls to hosted tools may finish within the same time. Dropping the future ends everything
+    /// immediately.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// If a thread cannot be created.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        // The stage also stops if this future is dropped: the programs of hosted tools must not outlive the server.
+        // Also stops the stage if this future is dropped: the programs of hosted tools must not outlive the server.
         let stage = StopOnDrop(Arc::clone(&self.current));
         let drain = Arc::clone(self.current.drain());
         let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));
@@ -170,7 +168,7 @@ impl Server {
     }
 }
 
-/// Gives each worker sockets that listen on these addresses. Returns the addresses with the ports in use.
+/// Gives each worker sockets that listen on these addresses. Returns the addresses with their actual ports.
 fn listen_on(addresses: &[SocketAddr], workers: &mut [Worker]) -> Result<Vec<SocketAddr>, ServeError> {
     let mut actual = Vec::new();
     for &address in addresses {
@@ -183,7 +181,7 @@ fn listen_on(addresses: &[SocketAddr], workers: &mut [Worker]) -> Result<Vec<Soc
     Ok(actual)
 }
 
-/// Gives each worker these sockets. Returns their addresses.
+/// Gives each worker a duplicate of these sockets. Returns their addresses.
 fn take_over(
     inherited: Vec<TcpListener>,
     config: &Config,
@@ -199,7 +197,7 @@ fn take_over(
     Ok(addresses)
 }
 
-/// Stops the execution stage on drop, even if it is still referenced elsewhere, and closes the audit file.
+/// On drop, stops the execution stage even if it is still referenced elsewhere, and closes the audit file.
 #[derive(Debug)]
 struct StopOnDrop(Arc<CurrentService>);
 
@@ -215,10 +213,10 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A thread that serves. Dropping this ends the thread immediately.
+/// A thread that serves. Dropping it ends the thread immediately.
 #[derive(Debug)]
 struct Thread {
-    /// Dropping this sender stops the thread.
+    /// Dropping this sender ends the thread.
     _wanted: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -237,8 +235,8 @@ impl Thread {
                     _ = unwanted => {}
                 }
             });
-            // Connections that were cut are dropped before the thread counts as ended. Unlike a drop of the runtime,
-            // this does not wait for a pending DNS lookup.
+            // Drops the connections that were cut before reporting that the thread has ended. Unlike a drop of the
+            // runtime, this does not wait for a pending DNS lookup.
             runtime.shutdown_background();
             // Fails if the server was dropped, in which case nothing waits for it.
             let _ = end.send(());

@@ -1,8 +1,8 @@
-//! [`Servers`]: detects the software that upstreams run, if it is not configured.
+//! [`Servers`]: detects the software of upstreams for which it is not configured.
 //!
-//! The software decides which constraints can be enforced. Each upstream is probed once, in the background, when a
-//! request could first benefit from it; that request does not wait. The responses are not trusted: they are limited in
-//! size and time, redirects are not followed, and only the name of the server that they reveal is kept or logged.
+//! The software determines which constraints can be enforced. Each upstream is probed once, in the background, when a
+//! request could first benefit; that request does not wait. Responses are not trusted: their size and time are limited,
+//! redirects are not followed, and only the name of the detected software is stored and logged.
 
 use std::{
     collections::HashMap,
@@ -17,20 +17,20 @@ use super::upstream::{Get, GetError};
 use toolwire_config::{Changes, Config, Upstream};
 use toolwire_pipeline::dialect::UpstreamDialect;
 
-/// Time to wait before an upstream that was not recognised is probed again: the server may have been down, or may have
-/// been replaced since.
+/// How long to wait before an unrecognized upstream is probed again. It may have been down, or may since have been
+/// replaced.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// Timeout of one request. The upstream may be busy with other work.
+/// Timeout of one request. The upstream may be busy.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Maximum number of bytes of a response that are read. The largest response is an API description of some hundred KiB.
+/// Maximum number of bytes to read of a response. The largest responses are API descriptions of several hundred KiB.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// The upstreams whose software is not configured. All threads share them.
+/// The upstreams whose software is not configured, shared by all threads.
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// These upstreams by name.
+    /// By upstream name.
     unknown: HashMap<String, Arc<Unknown>>,
 }
 
@@ -39,26 +39,26 @@ pub(super) struct Servers {
 struct Unknown {
     upstream: Arc<Upstream>,
     get: Get,
-    /// The upstream's settings, completed with the recognised server.
+    /// The upstream's settings including the detected software.
     found: OnceLock<UpstreamDialect>,
     search: Mutex<Search>,
 }
 
 #[derive(Debug, Default)]
 struct Search {
-    /// Time from which the upstream may be probed. `None` if it was never probed.
+    /// When the upstream may be probed again. `None` if it was never probed.
     not_before: Option<Instant>,
-    /// Whether it was logged that the server is unknown.
+    /// Whether the log says that the software is unknown.
     is_reported: bool,
     running: JoinSet<()>,
 }
 
 impl Servers {
-    /// Covers the upstreams of the models for which something may be enforced. `before`: the servers of the
-    /// configuration that `config` replaces, and the changes since; unchanged upstreams keep what was found.
+    /// Covers the upstreams of models for which something may be enforced. `before` is the state for the replaced
+    /// configuration, with the changes since; what was detected for unchanged upstreams is reused.
     ///
     /// # Errors
-    /// The name of the upstream to which no request can be built, and the reason.
+    /// Returns the name of an upstream for which no request can be built, and the reason.
     pub(super) fn new(
         config: &Config,
         before: Option<(&Self, &Changes)>,
@@ -86,21 +86,21 @@ impl Servers {
         Ok(Self { unknown })
     }
 
-    /// The settings of `upstream`, completed with its server if that was recognised.
+    /// Returns the settings of `upstream`, including its software if that was detected.
     pub(super) fn options<'u>(&'u self, upstream: &'u Upstream) -> &'u UpstreamDialect {
         let found = self.unknown.get(&upstream.name).and_then(|unknown| unknown.found.get());
         found.unwrap_or(&upstream.options)
     }
 
-    /// Detects the servers of all upstreams, one after the other.
+    /// Probes all upstreams, one after the other.
     pub(super) async fn look_at_all(&self) {
         for unknown in self.unknown.values() {
             Arc::clone(unknown).find().await;
         }
     }
 
-    /// Starts to detect the server of `upstream`, unless it is known or was probed recently. Must be called in a
-    /// runtime, and returns immediately.
+    /// Starts to probe `upstream`, unless its software is known or it was probed recently. Returns immediately. Must be
+    /// called inside a runtime.
     pub(super) fn look_at(&self, upstream: &Upstream) {
         let Some(unknown) = self.unknown.get(&upstream.name) else { return };
         if unknown.found.get().is_some() {
@@ -114,7 +114,7 @@ impl Servers {
 }
 
 impl Search {
-    /// Whether it is time for a probe. If so, postpones the next probe.
+    /// Whether the upstream may be probed now. If so, postpones the next probe.
     fn may_begin(&mut self, now: Instant) -> bool {
         let may = self.not_before.is_none_or(|not_before| not_before <= now);
         if may {
@@ -126,7 +126,7 @@ impl Search {
 }
 
 impl Unknown {
-    /// Sends requests until a response is recognised.
+    /// Sends requests until a response is recognized.
     async fn find(self: Arc<Self>) {
         let upstream = self.upstream.name.as_str();
         for probe in self.upstream.options.side().probes() {
@@ -144,14 +144,14 @@ impl Unknown {
                     }
                 }
                 Err(GetError::Status(_) | GetError::Answer(_)) => {}
-                // Further probes would fail the same way.
+                // Further probes would fail in the same way.
                 Err(error @ GetError::NoAnswer(_)) => return self.report(&error.to_string()),
             }
         }
         self.report("no answer is that of a known server; `server` in the configuration can name it");
     }
 
-    /// Logs once that the server is unknown.
+    /// Logs, once, that the software is unknown.
     fn report(&self, reason: &str) {
         let mut search = self.search.lock();
         if !std::mem::replace(&mut search.is_reported, true) {

@@ -1,4 +1,4 @@
-//! [`Service`]: the state that requests share, and the handling of each request.
+//! [`Service`]: the state that requests share, and how a request is handled.
 
 mod admission;
 mod assembly;
@@ -59,11 +59,11 @@ pub(super) enum Rest {
     Unread,
 }
 
-/// The reason why a request does not get an upstream's response.
+/// Why a request does not get an upstream's response.
 #[derive(Debug)]
 enum Refused {
     Failure(Failure),
-    /// The request would exceed a limit of its client.
+    /// The request exceeds a limit of its client.
     Limited(Box<Limited>),
 }
 
@@ -94,7 +94,7 @@ impl Refused {
     }
 }
 
-/// Admits a request from `caller`. `None` if the caller has no name, and so no limits.
+/// Admits a request by its client's limits. `None` if the caller has no name, and so no limits.
 async fn admit(
     caller: &Caller,
     demand: impl FnOnce(&Account) -> RequestDemand,
@@ -105,7 +105,7 @@ async fn admit(
     admitted.map(Some).map_err(Refused::Limited)
 }
 
-/// Adds the headers with the remaining amounts of a client's limits.
+/// Adds the headers that show how much of a client's limits is left.
 fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
     if let Some(allowance) = allowance {
         allowance.put_headers(headers, unix_time());
@@ -139,7 +139,7 @@ pub(super) struct ServiceState {
     pub(super) monitors: Monitors,
     extensions: Extensions,
     drain: Arc<Drain>,
-    /// The memory budget for request bodies.
+    /// Limits the memory for request bodies.
     budget: Arc<Budget>,
     reloads: Reloads,
     /// `None` if the listeners do not use TLS.
@@ -217,7 +217,7 @@ impl Service {
         }
     }
 
-    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    /// Returns the names of the hosted tools, and of the providers whose tools are not known yet.
     pub(super) fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
         self.shared
             .hosting
@@ -227,7 +227,7 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// Called when a service with these `changes` has replaced this one.
+    /// Must be called when a service with these `changes` has replaced this one.
     pub(super) fn replaced(&self, changes: &Changes) {
         if let Some(extension) = &self.shared.extensions.configured {
             extension.replaced(changes);
@@ -250,7 +250,6 @@ impl Service {
         self.clients.values().for_each(|client| client.sweep());
     }
 
-    /// Handles one request.
     pub(super) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -276,12 +275,13 @@ impl Service {
         }
     }
 
-    /// The session of the client's own account, if the request contains it and an upstream accepts such sessions.
+    /// Returns the session of the client's own account, if the request contains one and an upstream accepts such
+    /// sessions.
     fn session(&self, headers: &HeaderMap) -> Option<HeaderMap> {
         self.shared.config.takes_sessions().then(|| dialect::brought(headers)).flatten()
     }
 
-    /// The client of an upstream.
+    /// Returns the client of an upstream.
     ///
     /// # Errors
     /// Never for a configured upstream.

@@ -1,12 +1,11 @@
-//! Requests that are passed to an upstream without being parsed, and their responses (`passthrough` in the
-//! configuration).
+//! Requests that are passed to an upstream without being parsed, and their responses. Configured by `passthrough`.
 //!
 //! ```text
 //! client ─▶ path, body, two headers ─▶ model entry ─▶ upstream (queue, key, limits) ─▶ status, body, safe headers ─▶ client
 //! ```
 //!
-//! Only the name of the model is read from the request ([`model`]). The response is not read, except that the body of
-//! an error is searched for configured secrets. hyper writes these responses: [`PassedBody`] is their body.
+//! Only the model's name is read from the request ([`model`]). Nothing is read from the response, except that the body
+//! of an error is searched for configured secrets. hyper writes these responses, with a [`PassedBody`] as the body.
 
 mod body;
 mod model;
@@ -27,10 +26,10 @@ use toolwire_pipeline::{
     format::estimated_tokens,
 };
 
-/// The headers of a request that are passed on. All others are dropped, above all the client's credentials.
+/// Request headers that are passed on. All others are dropped, in particular the client's credentials.
 const REQUEST_HEADERS: [HeaderName; 2] = [header::CONTENT_TYPE, header::ACCEPT];
 
-/// The headers of a response that are passed on, unless `Connection` lists them (RFC 9110, section 7.6.1).
+/// Response headers that are passed on, unless `Connection` lists them (RFC 9110, section 7.6.1).
 const RESPONSE_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -39,18 +38,16 @@ const RESPONSE_HEADERS: [HeaderName; 5] = [
     header::RETRY_AFTER,
 ];
 
-/// A request prepared for its upstream.
 #[derive(Debug)]
 pub(super) struct Prepared<'c> {
-    /// The configuration's entry that serves the request.
+    /// The configured model.
     pub(super) model: &'c Model,
-    /// The model's name, if the request has one.
+    /// The model's name in the request, if there is one.
     pub(super) asked: Option<String>,
-    /// The request to the upstream.
     pub(super) request: RawRequest,
 }
 
-/// The amounts of its client's limits that a request needs. The response is not read, so only the estimated tokens of a
+/// Returns what the request needs of its client's limits. The response is not read, so only the estimated tokens of a
 /// text body count, and only if `has_limits`.
 ///
 /// # Errors
@@ -75,10 +72,10 @@ fn tokens(body: &[u8]) -> u64 {
     str::from_utf8(body).map_or(0, estimated_tokens) as u64
 }
 
-/// Checks everything that can be checked before the body is read.
+/// Makes all checks that do not need the body.
 ///
 /// # Errors
-/// [`Kind::Request`] for the key of a WebSocket, or if a header that must be unambiguous occurs twice.
+/// [`Kind::Request`] if the client wants a WebSocket, or if a header that must be unambiguous occurs twice.
 pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
     if head.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
         let message = "WebSockets are not passed through";
@@ -93,11 +90,10 @@ pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prepares the request for `path`, which has no query, and `body`.
+/// Prepares the request with `body` for `path`, which has no query.
 ///
 /// # Errors
-/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] if it is unclear which upstream the request is for, or
-/// if that upstream has no such paths.
+/// [`Kind::NotFound`] for an unknown model; [`Kind::Request`] if the upstream is ambiguous or does not have such paths.
 pub(super) async fn prepare<'c>(
     config: &'c Config,
     path: &str,
@@ -146,10 +142,10 @@ pub(super) async fn prepare<'c>(
     Ok(Prepared { model, asked: named.map(|named| named.name), request })
 }
 
-/// The headers of a response that are passed on.
+/// Selects the headers of a response that are passed on.
 ///
 /// # Errors
-/// [`Kind::Protocol`] for a response that cannot be passed on: a redirect, which would lead the client around
+/// [`Kind::Protocol`] if the response cannot be passed on. This includes redirects, which could lead the client around
 /// toolwire.
 pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Failure> {
     if head.status.is_informational() || head.status.is_redirection() {
@@ -160,7 +156,7 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     if matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
         headers.remove(header::CONTENT_TYPE);
     }
-    // Content from another server must not become a page of this one, whatever its type.
+    // Content from another server must not become a page of this server, whatever its type.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply::put_no_page(&mut headers);
     if let Some(disposition) = headers.get(header::CONTENT_DISPOSITION).and_then(saved) {
@@ -169,7 +165,7 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     Ok(headers)
 }
 
-/// Returns a `Content-Disposition` that makes a browser save the content instead of showing it. `None` if `disposition`
+/// Returns a `Content-Disposition` that makes browsers save the content instead of showing it. `None` if `disposition`
 /// already does.
 fn saved(disposition: &HeaderValue) -> Option<HeaderValue> {
     const SAVED: &[u8] = b"attachment";
@@ -185,14 +181,14 @@ fn saved(disposition: &HeaderValue) -> Option<HeaderValue> {
     )
 }
 
-/// The first value of each of `names`, unless it is meant for this connection only.
+/// Copies the first value of each of `names`, except for headers that are meant only for this connection.
 fn copied(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     let is_ours = |name: &HeaderName| list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());
     let names = names.iter().filter(|name| !is_ours(name));
     names.filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
 }
 
-/// Applies `cover` to `bytes`, unless they are not text.
+/// Applies `cover` to `bytes` if they are UTF-8.
 pub(super) fn covered(bytes: Bytes, cover: impl for<'t> FnOnce(&'t str) -> Cow<'t, str>) -> Bytes {
     match str::from_utf8(&bytes).map(cover) {
         Ok(Cow::Owned(covered)) => covered.into(),
@@ -211,7 +207,7 @@ mod tests {
     const CONFIG: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
         [[models]]\nname = \"m\"\nupstream = \"u\"\nupstream_name = \"o\"\n";
 
-    /// The body that is passed on, its estimated tokens, and the number of times that work was moved to another thread.
+    /// Returns the body that is passed on, its estimated tokens, and how often work was moved to another thread.
     async fn prepared(body: String, has_limits: bool) -> (Bytes, u64, usize) {
         let config = of_text(CONFIG.to_owned()).unwrap();
         let request = Request::post("/v1/embeddings").header("content-type", "application/json").body(());

@@ -1,4 +1,4 @@
-//! Determines which model a request is for: from its body, its header, or a configuration that leaves no choice.
+//! Determines the model of a request from its body, from a header, or from a configuration with only one possibility.
 
 use std::ops::Range;
 
@@ -16,28 +16,28 @@ use toolwire_pipeline::{
     wire::json::{self, Json, span},
 };
 
-/// Names the model of a request whose body does not name one.
+/// Header that names the model if the body does not.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-toolwire-model");
 
-/// A model's name in a request.
+/// The name of a model in a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: String,
     written: Written,
 }
 
-/// The place of the name.
+/// Where the name is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Written {
     InHeader,
-    /// A JSON string in this range of the body.
+    /// In a JSON string, at this range of the body.
     AsJson(Range<usize>),
-    /// This range of the body.
+    /// In plain text, at this range of the body.
     AsText(Range<usize>),
 }
 
 impl Named {
-    /// Replaces the model's name in the body with `name`; all other bytes stay the same.
+    /// Replaces the model's name in the body with `name`. All other bytes stay the same.
     pub(super) fn renamed(&self, name: &str, body: Bytes) -> Bytes {
         let (range, written) = match &self.written {
             _ if self.name == name => return body,
@@ -52,18 +52,18 @@ impl Named {
     }
 }
 
-/// The model that a request names.
+/// Finds the model's name in a request.
 ///
 /// # Errors
-/// [`Kind::Request`] if servers could find different names in the body, if body and header differ, or if a JSON body
-/// multiplies the upstream's work by more than `max_n`.
+/// [`Kind::Request`] if servers could find different names in the body, if the body and the header differ, or if a JSON
+/// body multiplies the upstream's work by more than `max_n`.
 pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let in_body = match media_type.as_str() {
         _ if body.is_empty() => None,
-        // Servers read such a body as JSON, whatever its content type.
+        // Servers parse such a body as JSON, whatever its content type.
         _ if begins_as_object(body) => in_json(body, max_n)?,
         "application/json" => in_json(body, max_n)?,
         json if json.ends_with("+json") => in_json(body, max_n)?,
@@ -92,8 +92,8 @@ pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Op
     }
 }
 
-/// Whether a server may find a JSON object at the start of `body`: `{`, then a key or `}`. Byte order marks, and the
-/// zeros of UTF-16 and UTF-32, are skipped.
+/// Whether a server could find a JSON object at the start of `body`: `{`, followed by a key or `}`. Skips byte order
+/// marks, and the zeros of UTF-16 and UTF-32.
 pub(super) fn begins_as_object(body: &[u8]) -> bool {
     let is_passed =
         |byte: &&u8| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf | 0xfe | 0xff);
@@ -138,7 +138,7 @@ fn in_json(body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     }
 }
 
-/// Checks a member of the body, if servers could interpret it as a field that multiplies their work.
+/// Checks a member of the body that servers could interpret as a field that multiplies their work.
 fn check_multipliers(key: &str, value: Json<'_>, max: usize) -> Result<(), Failure> {
     let Some(name) = MULTIPLIERS.iter().find(|name| is_like(key, name)) else { return Ok(()) };
     match value.kind() {
@@ -150,7 +150,7 @@ fn check_multipliers(key: &str, value: Json<'_>, max: usize) -> Result<(), Failu
     }
 }
 
-/// The entry for requests that name no model: the wildcard entry, or any entry if there is only one upstream.
+/// Returns the model for requests that name none: the wildcard model, or any model if there is only one upstream.
 pub(super) fn default(config: &Config) -> Option<&Model> {
     let wildcard = config.models.iter().find(|model| model.is_wildcard());
     wildcard.or_else(|| config.models.first().filter(|_| config.upstreams.len() == 1))

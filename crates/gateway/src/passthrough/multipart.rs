@@ -1,15 +1,15 @@
-//! Finds a field of a form (`multipart/form-data`, RFC 7578, section 4), without copying its parts.
+//! Finds a field of a form (`multipart/form-data`, RFC 7578, section 4) without copying its parts.
 //!
-//! A form that servers could parse in different ways is refused, since they could find different fields in it.
+//! A form that servers could parse in different ways is rejected, since they could find different fields in it.
 
 use std::ops::Range;
 
 use memchr::memmem;
 
-/// Maximum size in bytes of the headers of one part.
+/// Maximum size in bytes of the headers of a part.
 const MAX_HEADERS: usize = 8 << 10;
 
-/// The reason why a form is refused.
+/// Why a form is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FormError {
     #[error("the form's content type has no `boundary`")]
@@ -38,10 +38,10 @@ pub(super) enum FormError {
     NoName,
 }
 
-/// The value of the field `name` in `body`, and its range.
+/// Finds the value of the field `name` in `body`, and the range of the value.
 ///
 /// # Errors
-/// If the form is refused.
+/// If the form is rejected.
 pub(super) fn field<'b>(
     content_type: &str,
     body: &'b [u8],
@@ -53,7 +53,7 @@ pub(super) fn field<'b>(
     }
     let delimiter = format!("--{boundary}");
     let mut found = None;
-    // The position after the delimiter of the most recent part, at which its headers begin.
+    // Where the latest part starts, after its delimiter.
     let mut part: Option<usize> = None;
     for at in memmem::find_iter(body, delimiter.as_bytes()) {
         let before = body.get(..at).unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) fn field<'b>(
     Err(FormError::NoEnd)
 }
 
-/// The content of the part at `part`, if it is the field `name`.
+/// Returns the range of a part's content if the part is the field `name`.
 fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Range<usize>>, FormError> {
     let bytes = body.get(part.clone()).unwrap_or_default();
     let limit = bytes.len().min(MAX_HEADERS);
@@ -105,7 +105,7 @@ fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Rang
     Ok((field == name).then(|| part.start + end + 4..part.end))
 }
 
-/// A parameter of a header's value. `None` also if the parameter occurs twice.
+/// Returns a parameter of a header's value. `None` if it is missing or occurs twice.
 fn parameter<'v>(value: &'v str, name: &str) -> Option<&'v str> {
     let mut found = None;
     let mut rest = value.split_once(';')?.1;
@@ -113,7 +113,7 @@ fn parameter<'v>(value: &'v str, name: &str) -> Option<&'v str> {
         let (key, behind) = rest.split_once('=')?;
         let behind = behind.trim_start();
         let (value, after) = match behind.strip_prefix('"') {
-            // Servers differ in how they read a quoted value with escapes.
+            // Servers differ in how they parse escapes in quoted values.
             Some(quoted) => quoted.split_once('"').filter(|(value, _)| !value.contains('\\'))?,
             None => {
                 let end = behind.find(';').unwrap_or(behind.len());

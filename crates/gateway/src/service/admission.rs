@@ -1,4 +1,4 @@
-//! Decides who may send a request: a client, by its key; or, if no key is needed, which pages may.
+//! Decides who may send requests: clients with a valid key or, if no key is needed, which web pages.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
 use toolwire_pipeline::failure::{Failure, Kind};
 
 impl Service {
-    /// The failure for a request that a web page may have sent, if clients need no key.
+    /// Returns the failure of a request that may come from a web page, if clients need no key.
     pub(super) fn refuse_page(
         &self,
         is_open: bool,
@@ -27,9 +27,9 @@ impl Service {
         grant: &Grant,
     ) -> Option<Failure> {
         let is_allowed = match route {
-            // Extensions have their own checks.
+            // Extensions make their own checks.
             Some(Route::Extension(_)) => return None,
-            // Balancers may use any host name, and these responses reveal nothing else.
+            // Load balancers may use any host name, and these responses reveal nothing.
             Some(Route::Health | Route::Ready) => return None,
             _ if !is_open => return None,
             Some(Route::Image(_)) if images::is_shown(&head.headers) => true,
@@ -39,10 +39,11 @@ impl Service {
         web_pages::check(head, HostNames([&self.shared.config.hosts, own]), is_allowed).err()
     }
 
-    /// Identifies the sender of the request, whose body may have to be declared as JSON.
+    /// Identifies the sender of a request. If no key is needed and the route takes JSON, the body must be declared as
+    /// JSON, which pages of other origins cannot do without permission.
     ///
     /// # Errors
-    /// If the request contains no valid key, or a page may have sent it.
+    /// If there is no valid key, or if the request may come from a web page.
     pub(super) async fn identify(
         &self,
         is_open: bool,
@@ -74,8 +75,8 @@ impl Service {
         Ok(client)
     }
 
-    /// The failure for a request with a wrong key. After too many wrong keys, the failure is a different one and is
-    /// delayed. `may_be_bearer`: whether `Authorization` may contain the key.
+    /// Returns the failure of a request with a wrong key. After too many wrong keys, this is a different failure and is
+    /// delayed. `may_be_bearer` says whether `Authorization` may contain the key.
     pub(super) async fn refuse_key(
         &self,
         failure: Failure,

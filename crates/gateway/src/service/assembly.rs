@@ -1,7 +1,8 @@
 //! Builds a [`Service`]: at the start of the server, for a reloaded configuration, and for each thread.
 //!
-//! The first two cases share one procedure. Each part is built for the configuration from the corresponding previous
-//! part: state that clients and people rely on is kept ([`Before`]), and so are connections to unchanged upstreams.
+//! The first two share one procedure. Each part of the new service is built from its predecessor and the new
+//! configuration. State that clients and operators rely on is retained ([`Before`]), and so are connections to
+//! unchanged upstreams.
 
 use std::{collections::HashSet, io, sync::Arc};
 
@@ -35,8 +36,8 @@ use toolwire_net::{
     tls::Certificates,
 };
 
-/// The tables that define the execution stage. If one of them changes, a new stage replaces it and takes over the
-/// unchanged providers.
+/// The tables that define the execution stage. If one of them changes, a new stage replaces the current one and takes
+/// over unchanged providers.
 const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
 
 /// State that outlives every configuration.
@@ -47,10 +48,10 @@ struct LastingState {
     reloads: Reloads,
 }
 
-/// The service that is replaced, and the settings that differ in the new one.
+/// The service to replace, and the settings that differ in the new one.
 ///
-/// Everything that counts, learns or remembers is taken over: metrics, stored responses, state of turns, facts learned
-/// about upstreams, their queues, the memory budget for requests, the bus of events, and sessions of the admin API.
+/// Everything with counts or memory is retained: metrics, stored responses, the state of turns, what was learned about
+/// upstreams, their queues, the memory budget for requests, the event bus, and the sessions of the admin API.
 #[derive(Debug, Clone, Copy)]
 struct Before<'b> {
     service: &'b Service,
@@ -58,10 +59,9 @@ struct Before<'b> {
 }
 
 impl Service {
-    /// Creates a service for `config`.
     ///
     /// # Errors
-    /// If the request to an upstream cannot be built, or the thread for hosted tools cannot be created.
+    /// If no request can be built for an upstream, or if the thread for hosted tools cannot be created.
     pub(crate) fn new(
         config: Arc<Config>,
         tap: Option<Arc<dyn Tap>>,
@@ -158,7 +158,8 @@ impl Service {
         Ok(Self { clients, asking: Arc::new(asking), shared: Arc::new(shared) })
     }
 
-    /// The accounts of upstreams whose clients differ in `next`, the replacement of this service on the same thread.
+    /// Returns the accounts of those upstreams whose client differs in `next`, this service's replacement on the same
+    /// thread.
     pub(crate) fn accounts_replaced_by(&self, next: &Self) -> Vec<ReplacedAccount> {
         let stays = |name: &str, client: &Arc<Client>| {
             next.clients.get(name).is_some_and(|next| Arc::ptr_eq(next, client))
@@ -167,8 +168,8 @@ impl Service {
         replaced.filter_map(|(_, client)| client.replaced_account()).collect()
     }
 
-    /// Creates a service for another thread, with its own connections to upstreams and everything else shared. `before`
-    /// is the service that it replaces on that thread, if there is one.
+    /// Creates the service for another thread, which has its own connections to upstreams and shares everything else.
+    /// `before` is the service to replace on that thread, if there is one.
     pub(crate) fn sibling(&self, before: Option<&Self>) -> Self {
         let ServiceState { config, capabilities, monitors, .. } = &*self.shared;
         let clients = clients_of_thread(&self.clients, before.map(|before| &before.clients));
@@ -254,7 +255,7 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
     }
 }
 
-/// The tracer with its exporter, if there is a collector.
+/// Creates the tracer with its exporter, if there is a collector.
 fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
     config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
 }
@@ -267,8 +268,7 @@ fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<Option<ListenersT
     Ok(Some(ListenersTls { certificates, config }))
 }
 
-/// The clients of the upstreams: previous clients if nothing has changed, previous queues if their limits have not
-/// changed.
+/// Returns the clients of all upstreams. Reuses those that have not changed, and the queues whose limits have not.
 fn clients(
     config: &Config,
     metrics: &Metrics,
@@ -295,8 +295,8 @@ fn clients(
     clients.collect()
 }
 
-/// Clients of the same upstreams for another thread: that thread's `own` clients if they match, otherwise new ones
-/// without connections.
+/// Returns clients of the same upstreams for another thread. Reuses that thread's `own` clients if they match; the
+/// others are new and have no connections yet.
 fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
     let of_thread = |(name, client): (&String, &Arc<Client>)| {
         let own = own.and_then(|own| own.get(name)).filter(|own| own.is_sibling(client));
@@ -305,7 +305,7 @@ fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
     clients.iter().map(of_thread).collect()
 }
 
-/// Facts learned about upstreams, except changed ones.
+/// Returns what was learned about upstreams, except those whose settings have changed.
 fn capabilities(
     config: &Config,
     metrics: &Arc<Metrics>,
@@ -328,7 +328,7 @@ fn capabilities(
     Ok(Arc::new(UpstreamCapabilities { means, forms, servers }))
 }
 
-/// The bus of events, if there may be subscribers.
+/// Returns the event bus, if there may be subscribers.
 fn bus(
     config: &Config,
     metrics: &Arc<Metrics>,
