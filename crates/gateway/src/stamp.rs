@@ -1,8 +1,8 @@
-//! The time and the random numbers that responses are stamped with.
+//! The time and randomness that responses are stamped with.
 
 pub use toolwire_execution::audit::unix_time;
 
-/// A seed for ids that must differ but need not be secret.
+/// Returns a seed for ids that must differ but need not be secret.
 pub(super) fn seed() -> u64 {
     fastrand::u64(..)
 }

@@ -1,4 +1,4 @@
-//! [`Responses`]: the stored responses of all clients. [`ResponseKeeper`]: stores one response.
+//! [`Responses`]: the stored responses of all clients. [`ResponseKeeper`]: stores a response once it is complete.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,15 +15,14 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// Maximum number of responses whose items one request may reference.
+/// Maximum number of responses to whose items a request may refer.
 const MAX_REFERENCES: usize = 256;
 
-/// The stored responses.
 #[derive(Debug, Clone)]
 pub(super) struct Responses {
     /// `None` if nothing is stored.
     store: Option<Arc<dyn Store>>,
-    /// Maximum size in bytes of a request with its history.
+    /// Maximum size in bytes of a request including its history.
     max_body: usize,
 }
 
@@ -38,12 +37,12 @@ impl Responses {
         Self { store, max_body: config.limits.max_body }
     }
 
-    /// Returns the same responses, with another maximum size for requests.
+    /// Returns the same responses with another maximum size for requests.
     pub(super) fn with_max_body(&self, max_body: usize) -> Self {
         Self { store: self.store.clone(), max_body }
     }
 
-    /// Adds to the request `body` the history that it refers to.
+    /// Adds the history to which the request `body` refers.
     ///
     /// # Errors
     /// If a response is not stored, belongs to another client, or cannot be read.
@@ -76,7 +75,7 @@ impl Responses {
             for key in &keys {
                 let record = find(store, key, now)?;
                 bytes += record.as_ref().map_or(0, Bytes::len);
-                // The number of bytes read for one request is limited before all of them are in memory.
+                // Checked before all records are in memory.
                 if bytes > max.saturating_mul(RECORDS_PER_BODY) {
                     return Ok(None);
                 }
@@ -100,7 +99,7 @@ impl Responses {
         if whole.len() > max { Err(too_large()) } else { Ok(whole) }
     }
 
-    /// The stored response `id`, or its input.
+    /// Returns the stored response `id`, or its input.
     ///
     /// # Errors
     /// [`Kind::NotFound`], or if the store cannot be read.
@@ -133,7 +132,7 @@ impl Responses {
         }
     }
 
-    /// The keeper for the response to a request with this `input`. `None` if nothing is stored.
+    /// Creates the keeper for the response to a request with this `input`. `None` if nothing is stored.
     pub(super) fn keeper(
         &self,
         dialect: ClientDialect,
@@ -170,15 +169,15 @@ const BUSY: &str = "another process holds the stored responses of this server, s
 
 const BROKEN: &str = "the stored responses cannot be read; try again in a moment";
 
-/// The failure while the store that instances share is away.
+/// Returns the failure for when the shared store is unreachable.
 pub(super) fn away(error: &StoreError) -> Failure {
     tracing::warn!(%error, "a request needs the store, which is away");
     let message = "the store of this server cannot be reached, and the request depends on what is kept there; try again in a moment";
     Failure::new(Kind::StoreAway, message).with_retry_after("2")
 }
 
-/// Returns the value under `key`. Looks twice, since another instance may be about to write it: a client can be
-/// faster than the store.
+/// Returns the value of `key`. If it is missing, looks again after a pause, since another instance may be about to
+/// write it: a client can be faster than the store.
 fn find(store: &dyn Store, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
     let found = known(store.get(key, now))?;
     if found.is_some() || !store.is_shared() {
@@ -188,7 +187,7 @@ fn find(store: &dyn Store, key: &Key, now: u64) -> Result<Option<Bytes>, StoreEr
     store.get(key, now)
 }
 
-/// Treats a file that cannot be opened as empty: it contains no value of this server.
+/// Treats a file that cannot be opened as empty, since nothing that this server stored is in it.
 fn known<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Err(error) if error.is_unusable() => Ok(None),
@@ -196,20 +195,19 @@ fn known<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError
     }
 }
 
-/// Pause before the second look.
+/// How long to wait before looking again.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// Factor by which records may be larger than the part that the request uses.
+/// How much larger records may be than the part of them that a request uses.
 const RECORDS_PER_BODY: usize = 4;
 
-/// The part of a stored response that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Response,
     Input,
 }
 
-/// Whether the query of a request for a stored response requests a stream.
+/// Whether the query of a request for a stored response asks for a stream.
 pub(super) fn asks_stream(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair.eq_ignore_ascii_case("stream=true")))
 }
@@ -226,32 +224,31 @@ fn not_found(id: &str) -> Failure {
     Failure::new(Kind::NotFound, message).with_param("id")
 }
 
-/// The method with which clients delete stored responses.
 pub(super) const DELETE: Method = Method::DELETE;
 
-/// The input of a request, with its history.
+/// The input of a request, including its history.
 #[derive(Debug)]
 pub(super) enum RecordInput {
-    /// Contained in the body of a request.
+    /// Inside the body of a request.
     In(Bytes),
     /// The input itself, as returned by
     /// [`ClientSide::record_input`](toolwire_pipeline::dialect::ClientSide::record_input).
     Found(Bytes),
 }
 
-/// Stores one response when it is complete.
+/// Stores a response once it is complete.
 #[derive(Debug)]
 pub(super) struct ResponseKeeper {
     store: Arc<dyn Store>,
     dialect: ClientDialect,
     owner: Owner,
     input: RecordInput,
-    /// The time of the request, in seconds of Unix time.
+    /// When the request arrived, in seconds of Unix time.
     now: u64,
 }
 
 impl ResponseKeeper {
-    /// Stores `response`. It can be continued from now on; it is written to disk later.
+    /// Stores `response`, which can be continued immediately. It is written to disk later.
     pub(super) fn keep(&self, response: &str) {
         let side = self.dialect.side();
         let record = match &self.input {
@@ -287,7 +284,7 @@ mod tests {
         Bytes::from(body.to_string())
     }
 
-    /// The request with its history, and the number of times that work was moved to another thread.
+    /// Returns the request with its history, and how often work was moved to another thread.
     async fn joined(responses: &Responses, dialect: ClientDialect, body: &Bytes) -> (Value, usize) {
         let before = MOVED.get();
         let whole = responses.with_history(dialect, Owner::default(), body.clone(), 1).await.unwrap();
@@ -304,7 +301,7 @@ mod tests {
             let body = body(size, json!({}));
             assert_eq!(joined(&responses, dialect, &body).await, (written(&body), moved), "{size}");
         }
-        // Stored bytes count too.
+        // Stored bytes count as well.
         for (stored, size, moved) in [(1000, 1000, 0), (LARGE, 1000, 1), (1000, LARGE, 2)] {
             let stored = body(stored, json!({}));
             let response = r#"{"id":"resp_1","output":[{"type":"message","content":"said"}]}"#;

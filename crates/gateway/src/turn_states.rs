@@ -1,10 +1,10 @@
-//! [`TurnStates`]: state that upstreams need back with their turns, kept until clients replay the calls of those
-//! turns.
+//! [`TurnStates`]: state that upstreams need back with their turns. It is stored until clients replay the calls of
+//! those turns.
 //!
-//! State belongs to the client whose response contained it, and to the upstream that sent it: no other client or
-//! upstream gets it. It is kept in memory, for a limited time and up to a limit that all clients share. A client that
-//! fills the memory displaces its own oldest state, not the state of other clients. If instances share a store, the
-//! state is also stored there, and state that this instance lacks is read from there.
+//! State belongs to the client whose response contained it and to the upstream that sent it; it is never sent to
+//! another upstream or for another client. It is stored in memory, for a limited time and up to a total size for all
+//! clients. A client that fills the memory displaces its own oldest state rather than that of others. If instances
+//! share a store, the state is written there too, and state that an instance does not have is fetched from there.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,24 +25,23 @@ use toolwire_pipeline::{
     failure::Failure,
 };
 
-/// Maximum number of calls that are looked up in the shared store for one request.
+/// Maximum number of calls looked up in the shared store for one request.
 const MAX_FETCHED: usize = 512;
 
-/// Estimated bytes that a record takes in addition to its texts. This also limits the number of records.
+/// Estimated overhead of a record in bytes, which also limits the number of records.
 const OVERHEAD: usize = 256;
 
-/// The state of all clients.
 #[derive(Debug)]
 pub(super) struct TurnStates {
     memory: Arc<Mutex<Memory>>,
-    /// Maximum bytes of all records. `ttl`: time for which a record is kept. `None` if nothing is kept.
+    /// Maximum size of all records in bytes, and how long each is stored. `ttl` is `None` if nothing is stored.
     max_bytes: usize,
     ttl: Option<Duration>,
     /// The store that instances share, if there is one.
     store: Option<Arc<dyn Store>>,
 }
 
-/// The owner of a state.
+/// The client and upstream to which state belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Owner {
     client: store::Owner,
@@ -60,9 +59,9 @@ struct Memory {
 /// The state of one client at one upstream.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// The records by number, which increases with time.
+    /// By number. Later records have higher numbers.
     records: BTreeMap<u64, Record>,
-    /// The numbers of the records of calls, by call id and by the hash of the turn that the call answered.
+    /// Numbers of the records, by call id and then by the hash of the turn that the call answered.
     index: HashMap<Box<str>, HashMap<u64, u64>>,
     bytes: usize,
 }
@@ -76,7 +75,7 @@ struct Record {
     bytes: usize,
 }
 
-/// The state of one client at one upstream, for one request and its response.
+/// The state of one client at one upstream, as used for one request and its response.
 #[derive(Debug, Clone)]
 pub(super) struct OwnStates {
     states: Arc<TurnStates>,
@@ -84,7 +83,7 @@ pub(super) struct OwnStates {
     wants: WantsBack,
 }
 
-/// Keeps the state of the response to one request.
+/// Stores the state of one response.
 #[derive(Debug)]
 pub(super) struct Keeper {
     states: OwnStates,
@@ -99,12 +98,12 @@ impl TurnStates {
         Self { memory: Arc::default(), max_bytes, ttl, store }
     }
 
-    /// The same state, with other limits.
+    /// Returns the same state with other limits.
     pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
         Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
     }
 
-    /// The state of `client` at `upstream`. `None` if the upstream needs no state back, or nothing is kept.
+    /// Returns the state of `client` at `upstream`. `None` if the upstream needs no state back or nothing is stored.
     pub(super) fn of(
         self: &Arc<Self>,
         client: store::Owner,
@@ -118,14 +117,14 @@ impl TurnStates {
 }
 
 impl OwnStates {
-    /// Puts known state back into the turns of the history in `conversation`.
+    /// Puts known state back into the history of `conversation`.
     pub(super) fn restore(&self, conversation: &mut Conversation) {
         let Some(ttl) = self.states.ttl else { return };
         if !self.states.memory.lock().owners.contains_key(&self.owner) {
             return;
         }
-        // The memory is locked separately for each call, since other threads may be waiting for it and a conversation
-        // may be long.
+        // The memory is locked separately for each call: a conversation may be long, and other threads may be waiting
+        // for the lock.
         conversation.restore(|id, answered| {
             let memory = self.states.memory.lock();
             let shelf = memory.owners.get(&self.owner)?;
@@ -134,10 +133,11 @@ impl OwnStates {
         });
     }
 
-    /// Reads state that this instance lacks from the shared store, for the calls in the history of `conversation`.
+    /// For the calls in the history of `conversation`, fetches state that this instance does not have from the shared
+    /// store.
     ///
     /// # Errors
-    /// If the store is away.
+    /// If the store is unreachable.
     pub(super) async fn fetch(&self, conversation: &mut Conversation, is_large: bool) -> Result<(), Failure> {
         let Some(store) = self.states.store.clone() else { return Ok(()) };
         let unknown = if is_large {
@@ -160,7 +160,7 @@ impl OwnStates {
         let read = spawn_blocking(move || store.get_all(&keys, now)).await;
         let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored_responses::away(&error))?;
         for ((id, answered), value) in unknown.into_iter().zip(read) {
-            // A turn with several calls has a single state.
+            // All calls of a turn share one state.
             let is_new = |states: &TurnStates| {
                 !states.memory.lock().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
             };
@@ -173,11 +173,11 @@ impl OwnStates {
         Ok(())
     }
 
-    /// The calls in the history of `conversation` whose state is unknown here, and the hashes of the turns that they
-    /// answered.
+    /// Returns those calls in the history of `conversation` whose state this instance does not have, with the hashes of
+    /// the turns that they answered.
     fn unknown(&self, conversation: &mut Conversation) -> Vec<(String, u64)> {
         let mut unknown = Vec::new();
-        // This puts nothing back: it only visits each call.
+        // Only visits each call. Nothing is put back.
         conversation.restore(|id, answered| {
             let is_known = |memory: &Memory| {
                 memory.owners.get(&self.owner).is_some_and(|shelf| shelf.knows(id, answered))
@@ -190,16 +190,16 @@ impl OwnStates {
         unknown
     }
 
-    /// The key of a call's state.
+    /// Returns a call's key in the shared store.
     fn key(&self, id: &str, answered: u64) -> Key {
         Key::new(self.owner.client, &format!("{}\0{id}\0{answered:016x}", self.owner.upstream))
     }
 
-    /// Keeps `state` in memory. Removes records that are too old or do not fit.
+    /// Stores `state` in memory, and removes records that are too old or do not fit.
     fn keep_here(&self, state: TurnState, answered: u64) {
         let Self { states, owner, .. } = self;
         let Some(ttl) = states.ttl else { return };
-        // Each id is stored in the record and in the index.
+        // Each id occurs in the record and in the index.
         let ids: usize = state.calls.iter().map(|(id, _)| id.len()).sum();
         let bytes = state.size() + ids + OVERHEAD * (1 + state.calls.len());
         if bytes > states.max_bytes {
@@ -212,19 +212,18 @@ impl OwnStates {
         while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
     }
 
-    /// Returns the keeper of the state for the response to `conversation`.
+    /// Creates the keeper for the response to `conversation`.
     pub(super) fn keeper(self, conversation: &Conversation) -> Keeper {
         Keeper { answered: conversation.answered_turn(), states: self }
     }
 }
 
 impl Keeper {
-    /// The state that must be kept.
+    /// Which state must be stored.
     pub(super) fn wants(&self) -> WantsBack {
         self.states.wants
     }
 
-    /// Keeps `state`.
     pub(super) fn keep(&self, state: TurnState) {
         let own = &self.states;
         if let Some(store) = &own.states.store {
@@ -249,7 +248,7 @@ impl Memory {
         }
     }
 
-    /// Removes records older than `ttl`. Every shelf is sorted by age, so this examines little more than it removes.
+    /// Removes records older than `ttl`. Each shelf is sorted by age, so hardly any other records are examined.
     fn remove_old(&mut self, ttl: Duration) {
         for shelf in self.owners.values_mut() {
             while shelf.oldest().is_some_and(|record| record.since.elapsed() >= ttl) {
@@ -259,7 +258,7 @@ impl Memory {
         self.owners.retain(|_, shelf| !shelf.records.is_empty());
     }
 
-    /// Removes the oldest record of the client that has the most. Returns `false` if there is no record.
+    /// Removes the oldest record of the client with the most bytes. Returns `false` if there are no records.
     fn remove_of_largest(&mut self) -> bool {
         let largest = self.owners.values_mut().max_by_key(|shelf| shelf.bytes);
         let removed = largest.map_or(0, Shelf::remove_oldest);
@@ -282,8 +281,8 @@ impl Shelf {
         self.index.get(id).is_some_and(|known| known.contains_key(&answered))
     }
 
-    /// The record of the call `id` in a response to the same turn, or else the only record of such a call. Clients may
-    /// resend a turn in a changed form; but if there were several records, the wrong one could be chosen.
+    /// Finds the record of the call `id` in a response to the same turn, or else the only record of a call with this
+    /// id. Clients may resend the turn in a changed form. With several records, choosing one would be a guess.
     fn find(&self, id: &str, answered: u64) -> Option<u64> {
         let known = self.index.get(id)?;
         let only = || if known.len() == 1 { known.values().next() } else { None };
@@ -336,7 +335,7 @@ mod tests {
         own.clone().keeper(&question(asked)).keep(state);
     }
 
-    /// The reasoning that is restored in a response to `asked` with the call `id`.
+    /// Returns the reasoning restored to a response to `asked` that contains the call `id`.
     fn restored(own: &OwnStates, asked: &str, id: &str) -> Option<String> {
         let mut conversation = question(asked);
         let call = Part::Call(Call::new(id, "f", "{}"));

@@ -45,22 +45,21 @@ use toolwire_pipeline::{
     rules::Reasoning,
 };
 
-/// A client's request for a model's response.
 #[derive(Clone)]
 struct ModelRequest {
     id: ExchangeId,
     dialect: ClientDialect,
     caller: Caller,
-    /// The client's setting for passing on reasoning, if it sent one.
+    /// The client's own setting for reasoning, if it sent one.
     reasoning: Option<Reasoning>,
-    /// The beta features that the client names.
+    /// The beta features that the client requests.
     betas: Option<Betas>,
     /// The session of the client's own account, if it sent one.
     session: Option<Box<HeaderMap>>,
     body: Bytes,
-    /// The parent span of requests to upstreams.
+    /// The parent of the spans of requests to upstreams.
     trace: Option<Parent>,
-    /// Time of arrival in seconds of Unix time.
+    /// When the request arrived, in seconds of Unix time.
     now: u64,
 }
 
@@ -76,7 +75,7 @@ pub(super) struct ClientRequest<'r> {
 }
 
 impl Service {
-    /// Handles a request for a model's response, up to the point at which its upstream is asked.
+    /// Handles a request for a model's response until its upstream is asked.
     pub(super) async fn generate(
         self: &Arc<Self>,
         dialect: ClientDialect,
@@ -105,7 +104,7 @@ impl Service {
         Box::pin(AnswerBody::new(parts, access, keep_alive, cut))
     }
 
-    /// The ids of this request's exchange. The exchange has an id of its own only if there may be subscribers.
+    /// Creates the ids of a request's exchange. It has an id of its own only if there may be subscribers.
     pub fn exchange_id(&self, request: &str) -> ExchangeId {
         let own = self
             .shared
@@ -203,7 +202,7 @@ impl Service {
         Ok(StartedExchange::preparing(client, preparing, pipeline))
     }
 
-    /// Reads a request, on another thread if it is large.
+    /// Decodes a request, on another thread if it is large.
     async fn read(
         self: &Arc<Self>,
         dialect: ClientDialect,
@@ -227,7 +226,7 @@ impl Service {
         large::apart(read).await?
     }
 
-    /// Handles a request that cannot be sent to `model`, but that another model may answer.
+    /// Handles a request that cannot be sent to `model` but may be answered by another model.
     async fn unbegun(
         &self,
         model: &Model,
@@ -240,7 +239,7 @@ impl Service {
         Ok(StartedExchange::preparing(client, Box::pin(ready(Err(failure))), pipeline))
     }
 
-    /// Writes keep-alives, or the error, until a request is prepared.
+    /// Creates the pipeline that writes keep-alives, or the error, while a request is being prepared.
     fn preparing_pipeline(
         &self,
         model: &Model,
@@ -252,8 +251,8 @@ impl Service {
             .redacting(self.shared.monitors.redactor.clone())
     }
 
-    /// Prepares a request, whose `conversation` has been read, and asks its upstream. `target`: the entry that
-    /// answers, if it is not the entry of the requested model.
+    /// Prepares a decoded request and sends it to its upstream. `target` is the configured model that answers, if it is
+    /// not the requested one.
     async fn begin_exchange(
         self: &Arc<Self>,
         asked: &ModelRequest,
@@ -280,7 +279,7 @@ impl Service {
         if let Some(describer) = &describer {
             conversation = self.described(conversation, describer, asked).await?;
         }
-        // Later hops must also find the additions, and the images must not be described again.
+        // Later hops need the same additions, and images must not be described twice.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
         let (reasoning, stamp) = (*reasoning, self.stamp());
         let (mut exchange, input) = if is_large {
@@ -301,7 +300,7 @@ impl Service {
             (self.prepare(decoded)?, None)
         };
         if let Some(requested) = requested {
-            // If the upstream names no model, the client sees the name that it requested.
+            // If the upstream does not name its model, the client sees the name that it requested.
             exchange.answering.model = requested;
         }
         self.shared.monitors.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
@@ -347,12 +346,12 @@ impl Service {
         exchange::prepare(shared, request)
     }
 
-    /// The amounts of its client's limits that a request needs.
+    /// Returns what a request needs of its client's limits.
     fn demand(&self, account: &Account, conversation: &Conversation) -> RequestDemand {
         if self.is_command(conversation) {
             return RequestDemand { takes_place: true, ..RequestDemand::PLAIN };
         }
-        // If no limit depends on the estimate, it may be rough.
+        // A rough estimate is enough if no limit depends on it.
         let input = match account.limits_tokens() {
             true => count::tokens(conversation),
             false => count::tokens_by_size(conversation),
@@ -435,7 +434,7 @@ impl Service {
     }
 }
 
-/// A request that has been read. If it is large, the steps that traverse all of it have run on the other thread.
+/// A decoded request. If it is large, all steps that traverse it have run on another thread.
 struct Read {
     conversation: Conversation,
     demand: Option<RequestDemand>,

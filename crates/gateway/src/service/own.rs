@@ -1,4 +1,4 @@
-//! Exchanges that the program itself starts, as a client would.
+//! Exchanges that the program starts itself, as a client would.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -23,33 +23,31 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// An exchange that the program starts.
 #[derive(Debug)]
 pub struct OwnExchange<'r> {
-    /// The name of the client. If a key has this name, its limits apply.
+    /// The client's name. If a key has this name, its limits apply.
     pub client: &'static str,
     pub dialect: ClientDialect,
-    /// The request, as a client would send it.
+    /// The request as a client would send it.
     pub body: Bytes,
     pub id: &'r ExchangeId,
-    /// The response that replaces an upstream's response. `None` if the upstream is asked.
+    /// The response that replaces the upstream's. `None` if the upstream is asked.
     pub made: Option<MadeResponse>,
 }
 
-/// A response that already exists, so that no upstream is asked for it.
+/// A response that takes the place of an upstream's.
 #[derive(Debug)]
 pub struct MadeResponse {
-    /// The configuration for the exchange, with a single upstream.
+    /// The configuration of the exchange, with a single upstream.
     pub config: Arc<Config>,
-    /// The body.
     pub body: Bytes,
 }
 
 impl Service {
-    /// Starts an exchange, with the `memory` of its request. The exchange is logged and counted like a client's.
+    /// Starts an exchange that is logged and counted like a client's. `memory` is what its request has reserved.
     ///
     /// # Errors
-    /// The reason why there is no response.
+    /// Fails if there is no response.
     pub async fn begin_own(
         self: &Arc<Self>,
         own: OwnExchange<'_>,
@@ -122,7 +120,7 @@ impl Service {
         Ok(Parts { stream: true, allowance: None, memory, exchange, attempts: None })
     }
 
-    /// A client of the first upstream of `config`.
+    /// Creates a client for the first upstream of `config`.
     fn client_of_made(&self, config: &Config) -> Result<Arc<Client>, Failure> {
         let wrong = |what: &str| Failure::new(Kind::Internal, format!("a made response has no {what}"));
         let upstream = config.upstreams.first().ok_or_else(|| wrong("upstream"))?;

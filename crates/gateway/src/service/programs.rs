@@ -18,7 +18,6 @@ use crate::{
 use toolwire_pipeline::failure::Kind;
 
 impl Service {
-    /// Handles a request from a program that registers its tools.
     pub(super) async fn program(
         &self,
         path: &ProgramPath,

@@ -19,7 +19,8 @@ use super::{
 
 /// The body of an upstream's response.
 ///
-/// Dropping it before its end aborts the exchange. When it is read to its end, its connection returns to the pool.
+/// If it is dropped before its end, the exchange is aborted. If it is read to its end, its connection returns to the
+/// pool.
 #[derive(Debug)]
 pub(crate) struct UpstreamBody {
     transport: Transport,
@@ -35,7 +36,7 @@ enum Transport {
     },
     /// A body that does not come from an upstream.
     Made(Bytes),
-    /// The body has ended, and its connection was returned to the pool.
+    /// The body has ended, and its connection has returned to the pool.
     Ended,
 }
 
@@ -50,12 +51,12 @@ impl UpstreamBody {
         Self { transport: Transport::Http2 { body, slot }, pool }
     }
 
-    /// A body that does not come from an upstream.
+    /// Creates a body that does not come from an upstream.
     pub(super) fn made(body: Bytes, pool: Arc<Pool>) -> Self {
         Self { transport: Transport::Made(body), pool }
     }
 
-    /// Sends no more requests on this connection if it is shared, because the upstream has been silent for too long.
+    /// If the connection is shared, sends no more requests on it, because the upstream has been silent for too long.
     pub(crate) fn retire(&self) {
         if let Transport::Http2 { slot, .. } = &self.transport {
             slot.retire();
@@ -72,7 +73,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether the last read emptied the socket, as far as that is known without another read.
+    /// Whether the last read is known to have emptied the socket.
     pub(crate) fn is_drained(&self) -> bool {
         matches!(&self.transport, Transport::Http1(body) if body.is_drained())
     }
@@ -110,7 +111,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Returns the connection to the pool as soon as the body has ended.
+    /// Returns the connection to the pool if the body has ended.
     fn release_if_over(&mut self) {
         if !matches!(&self.transport, Transport::Http1(body) if body.is_over()) {
             return;

@@ -1,4 +1,4 @@
-//! [`BodyRead`]: the result of reading an upstream's body, and [`BodyError`]: the failure of a read.
+//! [`BodyRead`] and [`BodyError`]: the outcomes of reading an upstream's body.
 
 use std::io;
 
@@ -6,16 +6,13 @@ use super::innermost;
 use toolwire_http1 as http1;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The result of reading a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyRead {
-    /// Some data.
     Data,
-    /// The end of the body.
     End,
 }
 
-/// The reason why a body was cut off.
+/// Why a body was cut off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("{0}")]

@@ -1,9 +1,8 @@
-//! [`Connection`]: successive exchanges with an upstream over HTTP/1.1.
+//! [`Connection`]: an HTTP/1.1 connection to an upstream, for one exchange after another.
 //!
-//! The body's reader polls the connection directly: there is no task and no channel between the socket and the
-//! pipeline, and all connections of a thread read into one buffer, so that an open stream has no buffer of its own.
-//! The sockets are handled here; [`http1`](toolwire_http1) interprets the bytes, and explains why this is not hyper's
-//! client.
+//! The reader of a body polls the connection directly, without a task or channel between the socket and the pipeline.
+//! All connections of a thread read into the same buffer, so an open stream does not need one of its own. This module
+//! handles the sockets; [`http1`](toolwire_http1) interprets the bytes, and explains why hyper's client is not used.
 
 use std::{
     cell::RefCell,
@@ -25,80 +24,79 @@ use super::{
 };
 use toolwire_http1::{BodyDecoder, HeadReader, RequestHead, ResponseHead};
 
-/// Maximum number of bytes of one read.
+/// Maximum number of bytes per read.
 const READ_SIZE: usize = 32 << 10;
 
 thread_local! {
-    /// Filled by a read and immediately emptied by the pipeline; no bytes stay in it between reads.
+    /// Filled by each read and immediately emptied by the pipeline. No bytes stay in it between reads.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
 }
 
-/// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
     /// Whether the last read emptied the socket.
     is_drained: bool,
-    /// Whether there was an earlier exchange.
+    /// Whether an exchange has already taken place on the connection.
     is_used: bool,
 }
 
-/// The body of a response, while it arrives.
+/// The body of a response that is being read.
 #[derive(Debug)]
 pub(super) struct Http1Body {
     connection: Connection,
     decoder: BodyDecoder,
     /// Bytes that were read together with the head.
     early: Bytes,
-    /// The rest of the request, if the response began before the whole request was sent.
+    /// What is left of the request, if the response began before all of it was sent.
     unsent: Option<Box<Outgoing>>,
     keep_alive: bool,
-    /// Whether bytes came after the end of the response.
+    /// Whether bytes followed the end of the response.
     is_unsolicited: bool,
 }
 
-/// What happens to a connection when a response has ended.
+/// What to do with a connection at the end of a response.
 #[derive(Debug)]
 pub(super) enum AfterBody {
-    /// Another request may be sent on this connection.
+    /// Another request may be sent on it.
     Reusable(Connection),
-    /// The connection is closed.
+    /// Close it.
     Close,
-    /// The connection is closed: it would have been reusable, but bytes came after the response.
+    /// Close it because bytes followed the response. It would have been reusable otherwise.
     Unsolicited,
 }
 
-/// A request being sent: its head, and its body.
+/// The head and the body of a request being sent.
 type Outgoing = Chain<BytesMut, Bytes>;
 
 /// A request whose response has not begun.
 #[derive(Debug)]
 struct Pending {
     out: Outgoing,
-    /// Number of bytes of the whole request.
+    /// Size of the complete request in bytes.
     length: usize,
     heads: HeadReader,
-    /// Whether bytes of the response arrived before the whole request was sent.
+    /// Whether response bytes arrived before all of the request was sent.
     is_early: bool,
 }
 
 impl Connection {
-    /// Wraps a connection on which nothing has been sent yet.
+    /// Wraps a connection on which nothing has been sent.
     pub(super) fn new(stream: Stream) -> Self {
         Self { stream, is_drained: false, is_used: false }
     }
 
-    /// Whether there was an earlier exchange.
+    /// Whether an exchange has already taken place on the connection.
     pub(super) fn is_used(&self) -> bool {
         self.is_used
     }
 
-    /// Checks an idle connection: the upstream may have closed it, or may have sent bytes that were not requested.
+    /// Checks whether the upstream has closed an idle connection or sent unsolicited bytes on it.
     pub(super) async fn check_idle(&mut self) -> IdleState {
         poll_fn(|cx| Poll::Ready(self.stream.check_idle(cx))).await
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn ask(
         mut self,
         head: &RequestHead,
@@ -115,7 +113,7 @@ impl Connection {
         }
         let sent = poll_fn(|cx| Poll::Ready(self.poll_write(cx, &mut out))).await;
         let is_sent = matches!(sent, Poll::Ready(Ok(())));
-        // An upstream that refuses a request does not need the rest of it.
+        // An upstream that refuses a request does not need the remainder of it.
         let unsent = (!is_sent && parts.status.is_success()).then(|| Box::new(out));
         let keep_alive = keep_alive && (is_sent || unsent.is_some());
         self.is_used = true;
@@ -123,7 +121,8 @@ impl Connection {
         Ok((parts, Http1Body { connection: self, decoder, early, unsent, keep_alive, is_unsolicited: false }))
     }
 
-    /// Writes the rest of the request and reads the response's head, which may arrive before everything is written.
+    /// Writes more of the request and reads the head of the response, which may arrive before all of the request is
+    /// written.
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -133,7 +132,7 @@ impl Connection {
             Poll::Ready(Err(error)) => Some(error),
             _ => None,
         };
-        // TLS accepts bytes before it writes them, so the number of accepted bytes proves nothing there.
+        // TLS accepts bytes before it writes them, so accepted bytes prove nothing there.
         let is_unsent = pending.out.remaining() == pending.length && matches!(self.stream, Stream::Tcp(_));
         if let Some(error) = write_error.take_if(|_| is_unsent) {
             return Poll::Ready(Err(NoResponse::Unsent(error)));
@@ -176,7 +175,7 @@ impl Connection {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Reads once and passes the bytes to `on_bytes`; passes no bytes if the other side has closed the connection.
+    /// Reads once and passes the bytes to `on_bytes`. There are none if the other side has closed the connection.
     fn poll_read<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,7 +194,8 @@ impl Connection {
 impl Http1Body {
     /// Passes the next data to `on_data`, in the pieces into which the framing divides it.
     ///
-    /// Does not return for framing without data: an upstream could send that forever, and no timeout would expire.
+    /// Waits if only framing has arrived. Otherwise an upstream could send framing forever, and no timeout would
+    /// expire.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,7 +215,7 @@ impl Http1Body {
         Poll::Ready(Ok(BodyRead::End))
     }
 
-    /// Reads once and passes the data in the read bytes to `on_data`.
+    /// Reads once and passes the data among the bytes to `on_data`.
     fn poll_decode(
         &mut self,
         cx: &mut Context<'_>,
@@ -247,7 +247,7 @@ impl Http1Body {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the rest of the request. An upstream that stops reading it may still send its response.
+    /// Sends more of the request. An upstream that stops reading the request may still send its response.
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         let Some(unsent) = &mut self.unsent else { return };
         if let Poll::Ready(sent) = self.connection.poll_write(cx, unsent) {
@@ -256,17 +256,16 @@ impl Http1Body {
         }
     }
 
-    /// Whether everything that has arrived was read.
+    /// Whether everything that has arrived has been read.
     pub(super) fn is_drained(&self) -> bool {
         self.connection.is_drained && self.early.is_empty()
     }
 
-    /// Whether the body has ended.
     pub(super) fn is_over(&self) -> bool {
         self.decoder.is_over()
     }
 
-    /// Ends the exchange, and returns what happens to the connection.
+    /// Ends the exchange, and returns what to do with the connection.
     pub(super) fn end(self) -> AfterBody {
         let is_reusable = self.keep_alive && self.unsent.is_none() && self.decoder.is_over();
         let is_unsolicited = self.is_unsolicited || !self.early.is_empty();

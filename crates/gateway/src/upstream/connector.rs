@@ -1,5 +1,4 @@
-//! [`Connector`]: opens connections to an upstream within one time limit, with TLS if the upstream's address requires
-//! it.
+//! [`Connector`]: opens connections to an upstream within a time limit, with TLS if the upstream's URL is `https`.
 
 use std::{error::Error, fmt, pin::Pin, time::Duration};
 
@@ -13,7 +12,7 @@ use super::{innermost, stream::Stream};
 use toolwire_config::Upstream;
 use toolwire_net::proxied::TcpConnector;
 
-/// Interval between probes of an idle connection, so that a dead connection is noticed.
+/// Interval of TCP keep-alive probes, which detect dead connections.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Opens connections to an upstream.
@@ -25,7 +24,7 @@ pub(super) trait Connect: fmt::Debug + Send + Sync {
     fn connect(&self) -> Connecting<'_>;
 }
 
-/// A connection that is being opened.
+/// A connection being opened.
 pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send + 'a>>;
 
 /// Connects within `connect_timeout`, which covers name resolution, TCP and TLS together.
@@ -38,13 +37,13 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// A connector for `upstream`. By default, the system's certificates are trusted; if the system has none, Mozilla's
-    /// are.
+    /// Creates a connector for `upstream`. By default, it trusts the system's certificates, or Mozilla's if the system
+    /// has none.
     pub(super) fn new(upstream: &Upstream) -> Self {
         Self::to(&upstream.base_url, upstream)
     }
 
-    /// A connector for the server of `address`, with the settings of `upstream`.
+    /// Creates a connector for the server at `address`, with the settings of `upstream`.
     pub(super) fn to(address: &Uri, upstream: &Upstream) -> Self {
         let limit = upstream.timeouts.connect;
         let mut tcp = HttpConnector::new();
@@ -54,7 +53,7 @@ impl Connector {
         // The limit is divided among the addresses of a name, so that an unreachable address does not use up all of it.
         tcp.set_connect_timeout(Some(limit));
         let builder = HttpsConnectorBuilder::new();
-        // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
+        // Reading the system's certificates takes time, so this is not done for an upstream without TLS.
         let tls = if let Some(tls) = &upstream.tls {
             builder.with_tls_config(tls.config.clone())
         } else if address.scheme() == Some(&Scheme::HTTPS) {
@@ -67,7 +66,7 @@ impl Connector {
         Self { https, address: address.clone(), limit }
     }
 
-    /// The connector itself, without the time limit.
+    /// Returns the connector without its time limit.
     pub(super) fn https(self) -> HttpsConnector<TcpConnector> {
         self.https
     }
@@ -83,13 +82,13 @@ impl Connect for Connector {
     }
 }
 
-/// The reason why there is no connection.
+/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     /// `connect_timeout` has passed.
     #[error("no connection in time")]
     TimedOut,
-    /// The name, the address or TLS failed.
+    /// The name could not be resolved, or the TCP or TLS connection failed.
     #[error("{}", innermost(.0.as_ref()))]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }

@@ -15,12 +15,11 @@ use toolwire_config::Upstream;
 /// Opens a connection to `upstream`, with TLS if configured, and closes it.
 ///
 /// # Errors
-/// If the connection failed.
+/// If the connection cannot be opened.
 pub(crate) async fn connect(upstream: &Upstream) -> Result<(), ConnectError> {
     Connector::new(upstream).connect().await.map(drop)
 }
 
-/// Sends `GET` requests to one upstream.
 #[derive(Debug)]
 pub(crate) struct Get {
     small: Small,
@@ -28,10 +27,10 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    /// Sends requests to `upstream`. An exchange takes at most `limit`, and a response has at most `max_body` bytes.
+    /// Sends requests to `upstream`. `limit` applies to each exchange, and `max_body` to the bytes of each response.
     ///
     /// # Errors
-    /// If the configured key contains characters that a header must not contain.
+    /// If the configured key contains characters that are not allowed in a header.
     pub(crate) fn new(upstream: &Upstream, limit: Duration, max_body: usize) -> Result<Self, http::Error> {
         let mut headers = standing_headers(upstream)?;
         headers.remove(header::CONTENT_TYPE);
@@ -39,10 +38,10 @@ impl Get {
         Ok(Self { small: Small::new(Connector::new(upstream), limit, max_body), headers })
     }
 
-    /// Returns the body at `address`. Dropping the future aborts the exchange.
+    /// Fetches the body at `address`. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// If no response arrived, or one with another status than 200.
+    /// If there is no response, or if its status is not 200.
     pub(crate) async fn fetch(&self, address: Uri) -> Result<Bytes, GetError> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = address;

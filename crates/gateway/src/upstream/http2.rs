@@ -1,8 +1,8 @@
-//! [`Shared`]: an HTTP/2 connection to an upstream, on which several exchanges run at the same time.
+//! [`Shared`]: an HTTP/2 connection to an upstream, for concurrent exchanges.
 //!
-//! hyper implements the protocol; this module decides which connection is used for a request. A request never waits for
-//! a stream: a connection gets no more concurrent requests than its server allows, and for any further requests another
-//! connection is opened. An upstream's `max_concurrent` limits both.
+//! hyper implements the protocol, and this module chooses the connection for each request. A request never waits for a
+//! stream: if a connection already has as many requests as its server allows, another connection is opened. An
+//! upstream's `max_concurrent` limits both.
 
 use parking_lot::Mutex;
 use std::{
@@ -30,24 +30,24 @@ use super::{
 };
 use toolwire_http1 as http1;
 
-/// Flow-control window of a stream: number of bytes that the upstream may send ahead of a slow client.
+/// Flow-control window of a stream: how many bytes the upstream may send ahead of a slow client.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// Flow-control window of a connection, large enough that slow clients do not stop other clients.
+/// Flow-control window of a connection: large enough that slow clients do not block others.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Time without any data after which a ping is sent on a connection.
+/// How long a connection must be silent before it is pinged.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Time after which a connection that does not answer a ping is closed, with all of its streams.
+/// How long to wait for the answer to a ping before the connection is closed with all its streams.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of streams that may be opened before the server announces its limit.
 const STREAMS_AT_FIRST: usize = 1;
 
-/// Maximum size of a response's headers as HTTP/2 counts them: for each field, 32 bytes more than in HTTP/1.1. Larger
-/// than [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error that gives the
-/// reason.
+/// Maximum size of a response's headers as HTTP/2 counts them: 32 bytes more per field than in HTTP/1.1. Larger than
+/// [`http1::MAX_HEAD`], so that headers that are too long are rejected by [`http1::check_head_size`], whose error gives
+/// the reason.
 const HEADER_LIST: u32 = 8 * http1::MAX_HEAD as u32;
 
 type Connection = http2::Connection<TokioIo<Stream>, Full<Bytes>, TokioExecutor>;
@@ -62,23 +62,22 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Tells how many streams the server allows. `None` if the connection has ended.
+    /// Knows how many streams the server allows. `None` if the connection has ended.
     connection: Mutex<Option<Connection>>,
-    /// Number of open exchanges.
     open: AtomicUsize,
-    /// Time at which the last exchange ended.
+    /// When the last exchange ended.
     idle_since: Mutex<Instant>,
-    /// Whether the connection gets no more requests.
+    /// Whether no more requests are sent on the connection.
     retired: AtomicBool,
-    /// Whether a request was sent on the connection.
+    /// Whether a request has been sent on the connection.
     used: AtomicBool,
 }
 
-/// The share that one exchange has in a connection, which is returned on drop.
+/// One exchange's place on a connection, returned on drop.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<State>);
 
-/// A slot, and the handle that sends the request.
+/// A slot, and the handle for sending the request.
 #[derive(Debug)]
 pub(super) struct Free {
     sender: Sender,
@@ -100,10 +99,10 @@ impl Shared {
             .max_header_list_size(HEADER_LIST)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
-            // Without this, only the next request would find out that the connection is dead.
+            // Without this, a dead connection would be noticed only by the next request.
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream));
-        // Boxed, since this future is large and would make the future of every request as large.
+        // Boxed: this future is large, and would make every request's future as large.
         let (sender, connection) = Box::pin(handshake).await?;
         let state = Arc::new(State {
             connection: Mutex::new(Some(connection)),
@@ -125,19 +124,19 @@ impl Shared {
             if let Err(error) = ended.await {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
             }
-            // Drops the connection, so that requests that were not sent fail as unsent.
+            // Drops the connection so that requests not yet sent fail as unsent.
             locked(&run.connection).take();
         });
         Ok(Self { sender, state })
     }
 
-    /// Returns a slot for one more exchange, if the server allows one.
+    /// Returns a slot for another exchange, if the server allows one.
     pub(super) fn free(&self) -> Option<Free> {
         let allowed = locked(&self.state.connection).as_ref().map_or(0, Connection::current_max_send_streams);
         (self.state.open.load(Ordering::Relaxed) < allowed).then(|| self.take())
     }
 
-    /// Returns a slot regardless of the server's limit: for the first exchange on a new connection.
+    /// Returns a slot for the first exchange on a new connection, regardless of the server's limit.
     pub(super) fn take(&self) -> Free {
         self.state.open.fetch_add(1, Ordering::Relaxed);
         let used = self.state.used.swap(true, Ordering::Relaxed);
@@ -153,7 +152,7 @@ impl Shared {
 }
 
 impl Free {
-    /// Whether an earlier request was sent on this connection.
+    /// Whether a request was sent on this connection before.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
@@ -168,7 +167,7 @@ impl Free {
         self.slot.retire();
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn ask(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -185,8 +184,8 @@ impl Free {
 }
 
 impl Slot {
-    /// Sends no more requests on the connection, which may be dead because the server has been silent for too long.
-    /// Open exchanges continue.
+    /// Sends no more requests on the connection, which may be dead since the server has been silent for too long. Open
+    /// exchanges continue.
     pub(super) fn retire(&self) {
         self.0.retired.store(true, Ordering::Relaxed);
     }

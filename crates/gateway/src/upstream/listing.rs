@@ -8,13 +8,13 @@ use http::Uri;
 use super::{Get, GetError};
 use toolwire_config::Upstream;
 
-/// Timeout of the whole exchange.
+/// Timeout of an exchange.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Maximum size of a list in bytes. The longest known lists are under 1 MiB.
+/// Maximum size of a list in bytes. The longest known lists are below 1 MiB.
 const MAX_BODY: usize = 4 << 20;
 
-/// A request for an upstream's list of models, ready to be sent.
+/// A prepared request for an upstream's list of models.
 #[derive(Debug)]
 pub(crate) struct Listing {
     get: Get,
@@ -25,16 +25,16 @@ impl Listing {
     /// Prepares the request to `upstream`. `None` if its dialect has no list of models.
     ///
     /// # Errors
-    /// If the configured key contains characters that a header must not contain, or the address is too long.
+    /// If the configured key contains characters that are not allowed in a header, or if the address is too long.
     pub(crate) fn new(upstream: &Upstream) -> Result<Option<Self>, http::Error> {
         let Some(address) = upstream.models_endpoint() else { return Ok(None) };
         Ok(Some(Self { get: Get::new(upstream, LIMIT, MAX_BODY)?, address: address? }))
     }
 
-    /// Sends the request and returns the body of the response. Dropping the future aborts the exchange.
+    /// Fetches the list. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// The reason why there is no list.
+    /// If there is no list.
     pub(crate) async fn fetch(&self) -> Result<Bytes, GetError> {
         self.get.fetch(self.address.clone()).await
     }

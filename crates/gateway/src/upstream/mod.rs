@@ -5,7 +5,7 @@
 //!                                                                └────▶ OpenError: refused, with its error body
 //! ```
 //!
-//! The whole process is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
+//! All of this is one future, [`Client::open`]. Dropping it leaves the queue or closes the connection.
 
 mod account;
 mod body;
@@ -73,10 +73,10 @@ use toolwire_pipeline::{
     failure::{self, Failure, Kind},
 };
 
-/// Maximum number of bytes that are read of a refusal's body. The rest is ignored; an error object is small.
+/// Maximum number of bytes to read of the body of an error response. Error objects are small.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// An upstream with its connections, its queue, and the head that every request to it has.
+/// An upstream with its connections, its queue, and the head that all requests to it share.
 #[derive(Debug)]
 pub(super) struct Client {
     upstream: Arc<Upstream>,
@@ -87,19 +87,19 @@ pub(super) struct Client {
     authorization: Authorization,
 }
 
-/// The authorization of requests.
+/// How requests are authorized.
 #[derive(Debug, Clone)]
 enum Authorization {
-    /// The headers of the target, with or without a key.
+    /// By the headers of the target, which contain the key, if there is one.
     Target,
-    /// The session of an account.
+    /// By the session of an account.
     Account(Arc<Account>),
-    /// The session that a client sends; see [`Client::of_request`]. Its tokens are added to the redactor.
+    /// By the client's own session; see [`Client::of_request`]. Its tokens are added to the redactor.
     Client(Arc<Redactor>),
 }
 
-/// The account of a client that has been replaced. Dropping the last reference to an account waits for any attempt to
-/// refresh its session, and a thread that serves streams must not wait.
+/// The account of a client that has been replaced. Dropping the last reference to an account waits until its session
+/// has been refreshed, which a thread that serves streams must not do.
 #[derive(Debug)]
 pub(super) struct ReplacedAccount(Arc<Account>);
 
@@ -110,16 +110,14 @@ impl ReplacedAccount {
     }
 }
 
-/// Address and headers of a request.
 #[derive(Debug)]
 struct Target {
     request: Request<()>,
-    /// The request head for HTTP/1.1.
+    /// The same for HTTP/1.1.
     head: RequestHead,
 }
 
 impl Target {
-    /// A target at `upstream`.
     fn new(upstream: &Upstream, method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
         let mut request = Request::builder().method(method).uri(uri).body(())?;
         *request.headers_mut() = headers;
@@ -131,7 +129,7 @@ impl Target {
     }
 }
 
-/// A request to an upstream whose response has not begun.
+/// A request to an upstream, up to the headers of the response.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
 
 /// How a request gets its permit.
@@ -139,22 +137,22 @@ pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>>
 pub(super) enum Admission {
     /// The request is the first of its response.
     New(Claimant),
-    /// The request is for a later hop of its response, which may still have its permit.
+    /// The request is for a later hop of its response, which may still hold its permit.
     Again(Option<Permit>, Claimant),
 }
 
-/// A request that is sent unchanged.
+/// A request that is passed through.
 #[derive(Debug)]
 pub(super) struct RawRequest {
     pub(super) method: Method,
-    /// The path below the upstream's base URL, with the query.
+    /// The path below the upstream's base URL, and the query.
     pub(super) path: String,
-    /// Headers that replace the default headers for the upstream, but not the configured ones.
+    /// Headers that replace the standing ones, but not the configured ones.
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// A response that has begun.
+/// A response whose headers have arrived.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) head: Parts,
@@ -163,7 +161,7 @@ pub(super) struct Opened {
     pub(super) permit: Option<Permit>,
 }
 
-/// The reason why a response has not begun.
+/// Why a response has not begun.
 #[derive(Debug)]
 pub(super) struct OpenError {
     pub(super) failure: Failure,
@@ -180,11 +178,11 @@ impl From<Failure> for OpenError {
 }
 
 impl Client {
-    /// Creates a client of `upstream` without open connections. Adds the tokens of the upstream's account to
+    /// Creates a client for `upstream` without open connections. Adds the tokens of the upstream's account to
     /// `redactor`.
     ///
     /// # Errors
-    /// If the configured key contains characters that a header must not contain, or the address is too long.
+    /// If the configured key contains characters that are not allowed in a header, or if the address is too long.
     pub(super) fn new(
         upstream: Arc<Upstream>,
         queue: Arc<Queue>,
@@ -214,7 +212,7 @@ impl Client {
         Ok(Self { upstream, queue, pool, target, authorization: Authorization::Target })
     }
 
-    /// Creates a client of the same upstream that shares the queue and has its own connections.
+    /// Creates a client for the same upstream, with the same queue but its own connections.
     pub(super) fn sibling(&self) -> Self {
         Self {
             upstream: Arc::clone(&self.upstream),
@@ -225,17 +223,16 @@ impl Client {
         }
     }
 
-    /// Whether both clients are for the same upstream with the same settings, possibly on different threads.
+    /// Whether both clients have the same upstream and settings, possibly on different threads.
     pub(super) fn is_sibling(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.target, &other.target)
     }
 
-    /// The queue.
     pub(super) fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// The account of this client, for when another client replaces this one.
+    /// Returns the account of this client, which is being replaced.
     pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
         match &self.authorization {
             Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
@@ -243,11 +240,11 @@ impl Client {
         }
     }
 
-    /// The client for a request that contains its sender's session, which matters only if the upstream takes such
-    /// sessions. The new client shares the queue and connections.
+    /// Returns the client for a request that may contain its sender's session. If the upstream takes such sessions,
+    /// this is a new client with the same queue and connections.
     ///
     /// # Errors
-    /// [`Kind::Unauthorized`] if there is no session.
+    /// [`Kind::Unauthorized`] if the session is missing.
     pub(super) fn of_request(self: &Arc<Self>, session: Option<&HeaderMap>) -> Result<Arc<Self>, Failure> {
         let Authorization::Client(redactor) = &self.authorization else { return Ok(Arc::clone(self)) };
         let session = session.ok_or_else(|| self.unauthorized())?;
@@ -269,14 +266,13 @@ impl Client {
         }))
     }
 
-    /// The client for a request that is part of a trace, which is named in the request's headers. The new client shares
-    /// the queue and connections.
+    /// Returns a client with the same queue and connections whose requests name the trace to which they belong.
     pub(super) fn traced(self: &Arc<Self>, context: Option<&SpanContext>) -> Arc<Self> {
         let Some(context) = context else { return Arc::clone(self) };
         self.with_headers(|headers| context.put(headers))
     }
 
-    /// The client for a request that names these beta features, if the upstream accepts them.
+    /// Returns a client whose requests name these beta features, if the upstream accepts them.
     pub(super) fn with_betas(self: Arc<Self>, betas: Option<&Betas>) -> Arc<Self> {
         match betas {
             Some(betas) if self.upstream.options.side().takes_betas() => {
@@ -286,13 +282,13 @@ impl Client {
         }
     }
 
-    /// The client for a request with other headers. The new client shares the queue and connections.
+    /// Returns a client with the same queue and connections but other headers.
     fn with_headers(self: &Arc<Self>, put: impl FnOnce(&mut HeaderMap)) -> Arc<Self> {
         let Target { request, .. } = &*self.target;
         let mut headers = request.headers().clone();
         put(&mut headers);
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        // Since the request can be built, it can also be built with a few more headers.
+        // The original request can be built, so it can also be built with a few more headers.
         let Ok(target) = Target::new(&self.upstream, method, uri, headers) else { return Arc::clone(self) };
         Arc::new(Self {
             upstream: Arc::clone(&self.upstream),
@@ -303,7 +299,7 @@ impl Client {
         })
     }
 
-    /// The failure for a request without the client's own session.
+    /// The failure of a request that lacks the client's own session.
     fn unauthorized(&self) -> Failure {
         let message = format!(
             "upstream `{}` takes the session of your own account: send `x-pm-uid`, `x-pm-appversion` and \
@@ -313,18 +309,16 @@ impl Client {
         Failure::new(Kind::Unauthorized, message).with_code("upstream_session_required")
     }
 
-    /// Closes connections that have been idle for too long.
     pub(super) fn sweep(&self) {
         self.pool.sweep();
     }
 
-    /// The upstream.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
     }
 
     /// Starts a request and does everything that is possible without waiting, which usually includes sending it. The
-    /// returned future does the rest, like [`Client::open`].
+    /// returned future continues like [`Client::open`].
     pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest, claimant: Claimant) -> Opening {
         let mut opening: Opening = Box::pin(self.open(asked, Admission::New(claimant)));
         match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
@@ -336,7 +330,8 @@ impl Client {
     /// Waits for a permit according to `admission`, sends `asked`, and waits for the headers of the response.
     ///
     /// # Errors
-    /// If anything prevents a response from beginning. A refusal's body is read as the upstream's dialect defines it.
+    /// If no response begins, or if its status is an error. The body of an error response is interpreted in the
+    /// upstream's dialect.
     pub(super) async fn open(
         self: Arc<Self>,
         asked: UpstreamRequest,
@@ -359,10 +354,10 @@ impl Client {
         }
     }
 
-    /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever the response's status is.
+    /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever its status.
     ///
     /// # Errors
-    /// If anything prevents a response from beginning.
+    /// If no response begins.
     pub(super) async fn pass(&self, asked: RawRequest, claimant: Claimant) -> Result<Opened, Failure> {
         let RawRequest { method, path, headers: given, body } = asked;
         let permit = self.queue.enter(claimant).await?;
@@ -379,21 +374,20 @@ impl Client {
         Ok(Opened { head, body, permit: Some(permit) })
     }
 
-    /// A successful response with this body, for which the upstream was not asked.
+    /// Creates a successful response with this body, without asking the upstream.
     pub(super) fn made(&self, body: Bytes) -> Opened {
         let (head, ()) = Response::new(()).into_parts();
         Opened { head, body: UpstreamBody::made(body, Arc::clone(&self.pool)), permit: None }
     }
 
-    /// The body of an error response that is not read elsewhere, up to a limit, and the failure that corresponds to the
-    /// response.
+    /// Reads the body of an error response, up to a limit. Returns it with the corresponding failure.
     pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
         let Opened { head, body, permit: _permit } = opened;
         let OpenError { failure, said, .. } = self.refused(head, body).await;
         (said.map(|(_, body)| body).unwrap_or_default(), failure)
     }
 
-    /// The target of a request with `path` below the base URL; if there is no `path`, the dialect's path is used.
+    /// Returns the target for `path` below the base URL. Without `path`, this is the dialect's own path.
     fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
         let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
         let headers = self.target.request.headers().clone();
@@ -402,8 +396,8 @@ impl Client {
         target.map(Arc::new).map_err(no_address)
     }
 
-    /// Sends `asked` with the session of the account, if there is one. If the upstream refuses the session, tries once
-    /// more with a new session.
+    /// Sends `asked` with the account's session, if there is an account. If the upstream refuses the session, tries
+    /// once more with a new one.
     async fn authorized(
         &self,
         asked: UpstreamRequest,
@@ -421,21 +415,21 @@ impl Client {
         if head.status != StatusCode::UNAUTHORIZED {
             return Ok((head, body));
         }
-        // The body may hold the connection, and is not needed.
+        // The body is not needed, and may occupy the connection.
         drop(body);
         let live = account.instead_of(&live).await?;
         self.send(&self.target_of(path, &live)?, asked.body, limit).await
     }
 
-    /// Records that the upstream has refused the key inside the response to a request sent at `asked`, which cannot
-    /// be repeated. An account's session is refreshed for the next request.
+    /// Records that the upstream refused the key inside the response to a request sent at `asked`. The request cannot
+    /// be repeated, but an account's session is refreshed for the next one.
     pub(super) fn refused_since(&self, asked: Instant) {
         if let Authorization::Account(account) = &self.authorization {
             account.refused_since(asked);
         }
     }
 
-    /// The target of a request with a session, as for [`Client::target`].
+    /// Like [`Client::target`], but with a session.
     fn target_of(&self, path: Option<&str>, live: &Live) -> Result<Target, Failure> {
         let mut headers = self.target.request.headers().clone();
         headers.extend(live.headers.clone());
@@ -447,7 +441,7 @@ impl Client {
         target.map_err(no_address)
     }
 
-    /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.
+    /// Sends `content`. Sends it again if there is no response and [`Client::may_repeat`] permits that.
     async fn send(
         &self,
         target: &Target,
@@ -473,17 +467,17 @@ impl Client {
             .map_err(|unanswered| unanswered.into_failure(&self.upstream.name))
     }
 
-    /// Whether a request without a response may be sent again, on a new connection.
+    /// Whether a request without a response may be sent again on a new connection.
     ///
-    /// An upstream may close a kept connection just as it is used again: llama-server does so after each stream,
-    /// although its header says keep-alive. An upstream that has begun to work and then crashed looks the same. The
-    /// first case is common and the second is rare, so such a request is repeated unless the configuration forbids it
-    /// (RFC 9110, section 9.2.2).
+    /// An upstream may close an idle connection at the moment when it is reused: llama-server does so after each
+    /// stream, although its header says keep-alive. An upstream that crashes while it works on the request looks the
+    /// same. The first case is common and the second is rare, so the request is repeated unless the configuration
+    /// forbids it (RFC 9110, section 9.2.2).
     fn may_repeat(&self, used: bool, unanswered: &NoResponse) -> bool {
         unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
     }
 
-    /// Sends the request on `lease` and waits at most `limit` for the head of the response.
+    /// Sends the request on `lease` and waits up to `limit` for the head of the response.
     async fn ask(
         &self,
         target: &Target,
@@ -539,7 +533,7 @@ impl Client {
         OpenError { failure, said: Some((head, body)), permit: None }
     }
 
-    /// Reads the part of the body that arrives in time. A refusal whose body is cut short is still a refusal.
+    /// Reads as much of the body as arrives in time. A refusal whose body is cut off is still a refusal.
     async fn refusal_body(&self, mut body: UpstreamBody) -> Bytes {
         let mut read = BytesMut::new();
         let reading = async {
@@ -554,7 +548,7 @@ impl Client {
                 last = step.await;
             }
         };
-        // After the timeout, the bytes that have been read are used.
+        // After a timeout, the bytes read so far are used.
         if timeout(self.upstream.timeouts.idle, reading).await.is_err() {
             body.retire();
         }
@@ -562,14 +556,14 @@ impl Client {
     }
 }
 
-/// The headers of every request: fixed ones, the key, and configured ones. No header of a client's request is
-/// forwarded, except when the request is passed through ([`Client::pass`]) or names beta features
+/// Returns the headers of all requests: fixed headers, the key, and configured headers. A client's headers are
+/// forwarded only if its request is passed through ([`Client::pass`]), or if they name beta features
 /// ([`Client::with_betas`]).
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    // Compression would delay tokens: a compressor holds them back to fill its blocks.
+    // Compressors hold tokens back to fill their blocks.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(
         header::USER_AGENT,
@@ -595,8 +589,8 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     Ok(headers)
 }
 
-/// The proxy that forwards requests to `upstream` and so sees them. `None` if a proxy only opens a tunnel, since it
-/// cannot see them.
+/// Returns the proxy that can see requests to `upstream` because it forwards them. `None` for a proxy that only opens a
+/// tunnel.
 fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
     upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
 }
@@ -609,7 +603,7 @@ fn no_address(error: http::Error) -> Failure {
 /// The start of a web page's content type.
 const HTML: &[u8] = b"text/html";
 
-/// The reason why the body of a response cannot be read, although the upstream did not refuse the request.
+/// Returns why the body of a response that is not a refusal cannot be read, if that is the case.
 fn unreadable(head: &Parts) -> Option<Failure> {
     let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
     if !head.status.is_success() {

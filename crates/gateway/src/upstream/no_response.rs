@@ -1,4 +1,4 @@
-//! [`NoResponse`]: the reason why a request has no response, and whether it may be sent again.
+//! [`NoResponse`]: why a request has no response, and whether it may be sent again.
 
 use std::{error::Error, io, iter};
 
@@ -8,27 +8,27 @@ use super::innermost;
 use toolwire_http1::HeadError;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The reason why a request has no response.
+/// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoResponse {
-    /// The connection failed before a byte of the request was written.
+    /// The connection failed before any byte of the request was written.
     #[error("{0}")]
     Unsent(#[source] io::Error),
-    /// The connection was closed, or failed. `is_silent`: whether no byte of a response had arrived.
+    /// The connection was closed or failed. `is_silent` says that no byte of a response had arrived.
     #[error("{error}")]
     Closed {
         #[source]
         error: io::Error,
         is_silent: bool,
     },
-    /// A response arrived on a used connection while the request was still being sent. The response is assumed to
-    /// belong to an earlier exchange.
+    /// A response arrived on a reused connection while the request was still being sent. It is assumed to belong to an
+    /// earlier exchange.
     #[error("its response began before the request was sent")]
     Unsolicited,
-    /// The head of the response cannot be read, or is too long.
+    /// The head of the response is invalid or too long.
     #[error("{0}")]
     Head(#[source] HeadError),
-    /// The exchange failed over HTTP/2. `is_unsent`: whether the request was not passed to the connection.
+    /// An HTTP/2 exchange failed. `is_unsent` says that the request was never passed to the connection.
     #[error("{}", innermost(error))]
     Http2 {
         #[source]
@@ -38,8 +38,8 @@ pub(super) enum NoResponse {
 }
 
 impl NoResponse {
-    /// Whether the upstream cannot have acted on the request: it was not sent completely, or the upstream says so
-    /// (RFC 9113, section 8.7). Such a request may always be sent again.
+    /// Whether the upstream cannot have acted on the request, because it was not sent completely or the upstream says
+    /// so (RFC 9113, section 8.7). Such a request may always be sent again.
     pub(super) fn is_unprocessed(&self) -> bool {
         match self {
             Self::Unsent(_) | Self::Unsolicited => true,
@@ -48,18 +48,18 @@ impl NoResponse {
         }
     }
 
-    /// Whether no byte of a response arrived; the upstream may or may not have acted on the request.
+    /// Whether no byte of a response arrived. The upstream may or may not have acted on the request.
     pub(super) fn is_silent(&self) -> bool {
         match self {
             Self::Unsent(_) => true,
             Self::Closed { is_silent, .. } => *is_silent,
             Self::Unsolicited | Self::Head(_) => false,
-            // Resetting the stream, or closing the connection with a reason, is a kind of response.
+            // Resetting the stream or closing the connection with a reason is a kind of response.
             Self::Http2 { error, .. } => h2_error(error).is_none_or(h2::Error::is_io),
         }
     }
 
-    /// The failure that the client gets.
+    /// Returns the failure to report to the client.
     pub(super) fn into_failure(self, upstream: &str) -> Failure {
         let (kind, what) = match &self {
             Self::Head(_) => (Kind::Protocol, "sent a response that is not valid HTTP"),
@@ -81,8 +81,8 @@ impl NoResponse {
 
 const CLOSED: &str = "closed the connection before it responded";
 
-/// Whether the server says that it has not processed the stream: it refused the stream, or closed the connection before
-/// processing it.
+/// Whether the server says that it has not processed the stream, by refusing the stream or by closing the connection
+/// first.
 fn was_refused(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_refused || error.is_go_away())

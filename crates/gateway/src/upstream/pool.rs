@@ -1,8 +1,8 @@
 //! [`Pool`]: an upstream's connections.
 //!
-//! An HTTP/1.1 connection serves one exchange at a time and is kept between exchanges. HTTP/2 connections, if TLS has
-//! negotiated them, are shared. A pool belongs to one thread of the server, so that both sockets of a stream wake the
-//! same thread.
+//! An HTTP/1.1 connection serves one exchange at a time and is reused afterwards. HTTP/2 connections, if negotiated by
+//! TLS, are shared. Each pool belongs to one thread of the server, so that both sockets of a stream wake the same
+//! thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     trust::Trust,
 };
 
-/// Time for which an idle connection is kept: less than the minute after which many servers close it.
+/// How long an idle connection is kept open: less than a minute, after which many servers close it.
 pub(super) const IDLE: Duration = Duration::from_secs(50);
 
 /// The connections of one thread to an upstream.
@@ -40,14 +40,13 @@ struct Idle {
 /// A connection leased for one request.
 #[derive(Debug)]
 pub(super) enum Lease {
-    /// Used only for this request.
     Http1(Connection),
     /// Shared with other requests.
     Http2(Free),
 }
 
 impl Lease {
-    /// Whether an earlier request was sent on this connection.
+    /// Whether a request was sent on this connection before.
     pub(super) fn is_used(&self) -> bool {
         match self {
             Self::Http1(connection) => connection.is_used(),
@@ -57,17 +56,17 @@ impl Lease {
 }
 
 impl Pool {
-    /// A pool without connections.
+    /// Creates a pool without connections.
     pub(super) fn new(connector: Arc<dyn Connect>, trust: Arc<Trust>) -> Self {
         Self { connector, trust, idle: Mutex::default(), shared: Mutex::default() }
     }
 
-    /// A pool for the same upstream on another thread.
+    /// Creates a pool for the same upstream on another thread.
     pub(super) fn sibling(&self) -> Self {
         Self::new(Arc::clone(&self.connector), Arc::clone(&self.trust))
     }
 
-    /// A pooled connection, or a new one.
+    /// Returns a pooled connection or a new one.
     ///
     /// # Errors
     /// If it is not possible to connect to the upstream.
@@ -79,18 +78,18 @@ impl Pool {
             if since.elapsed() >= IDLE {
                 continue;
             }
-            // This is the last step before the request is written; see `Stream::check_idle`.
+            // The last step before the request is written; see `Stream::check_idle`.
             match connection.check_idle().await {
                 IdleState::Quiet => return Ok(Lease::Http1(connection)),
                 IdleState::Closed => {}
                 IdleState::Unsolicited => self.distrust(),
             }
         }
-        // Boxed: a pooled connection is the normal case, and the future that opens a new one is large.
+        // Boxed: usually there is a pooled connection, and the future that opens a new one is large.
         Box::pin(self.connect()).await
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
     /// If it is not possible to connect to the upstream.
@@ -105,7 +104,7 @@ impl Pool {
         Ok(Lease::Http2(free))
     }
 
-    /// Closes connections that have been idle for too long, or can no longer be used.
+    /// Closes connections that are unusable or have been idle for too long.
     pub(super) fn sweep(&self) {
         locked(&self.idle).retain(|idle| idle.since.elapsed() < IDLE);
         locked(&self.shared).retain(Shared::is_usable);
@@ -128,22 +127,20 @@ impl Pool {
         idle.pop()
     }
 
-    /// Takes back a connection on which another request may be sent.
+    /// Takes back a connection that can be reused.
     pub(super) fn keep(&self, connection: Connection) {
         if self.trust.holds() {
             locked(&self.idle).push(Idle { connection, since: Instant::now() });
         }
     }
 
-    /// Stops keeping connections for a while, because the upstream has sent bytes that no request asked for.
+    /// Closes idle connections and stops pooling for a while, because the upstream has sent unsolicited bytes.
     pub(super) fn distrust(&self) {
         self.trust.lose();
         locked(&self.idle).clear();
     }
 }
 
-/// Locks even if another thread panicked while it held the lock: no change made under these locks can be left
-/// incomplete.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }

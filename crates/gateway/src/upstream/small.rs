@@ -1,7 +1,7 @@
-//! [`Small`]: sends small requests, such as those for model lists.
+//! [`Small`]: sends small requests, such as those for lists of models.
 //!
-//! Such requests are rare and do not wait in the upstream's queue. hyper's client sends them, each on its own
-//! connection, and does not follow redirects.
+//! Such requests are rare and bypass the upstream's queue. hyper's client sends each of them on a new connection and
+//! does not follow redirects.
 
 use std::{error::Error, time::Duration};
 
@@ -15,33 +15,32 @@ use tokio::time::timeout;
 use super::{connector::Connector, innermost};
 use toolwire_net::proxied::TcpConnector;
 
-/// Sends small requests.
 #[derive(Debug)]
 pub(super) struct Small {
     http: legacy::Client<HttpsConnector<TcpConnector>, Full<Bytes>>,
-    /// Timeout of a whole exchange.
+    /// Timeout of an exchange.
     limit: Duration,
     /// Maximum size of a response in bytes.
     max_body: usize,
 }
 
-/// The reason why there is no body.
+/// Why there is no body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
-    /// The upstream did not answer.
+    /// The upstream did not respond.
     #[error("{}", innermost(.0.as_ref()))]
     NoAnswer(#[source] Box<dyn Error + Send + Sync>),
-    /// The upstream answered with a status other than 200.
+    /// The status is not 200.
     #[error("status {0}")]
     Status(StatusCode),
-    /// The response has no readable body.
+    /// The body of the response cannot be read.
     #[error("{}", innermost(.0.as_ref()))]
     Answer(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl Small {
-    /// Opens connections with `connector`. An exchange takes at most `limit`, and a response has at most `max_body`
-    /// bytes.
+    /// Sends requests over connections from `connector`. `limit` applies to each exchange, and `max_body` to the bytes
+    /// of each response.
     pub(super) fn new(connector: Connector, limit: Duration, max_body: usize) -> Self {
         let connector = connector.https();
         let http = legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
@@ -51,7 +50,7 @@ impl Small {
     /// Returns the response to `request`, whatever its status. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// If no complete response arrived.
+    /// If there is no complete response.
     pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, GetError> {
         let exchange = async {
             let response = self.http.request(request.map(Full::new)).await;

@@ -1,4 +1,4 @@
-//! [`Stream`]: the bytes of a connection to an upstream, over TCP or over TLS.
+//! [`Stream`]: a connection to an upstream as a byte stream, over TCP or TLS.
 
 use std::{
     fmt,
@@ -48,23 +48,23 @@ impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
     }
 }
 
-/// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdleState {
-    /// The connection is open, and no data has arrived.
+    /// Open, and no data has arrived.
     Quiet,
-    /// The connection is closed, or cannot be used for another reason.
+    /// Closed, or unusable for another reason.
     Closed,
-    /// The other side has sent bytes that no request asked for (RFC 9112, section 9.2).
+    /// The other side has sent bytes without a request (RFC 9112, section 9.2).
     Unsolicited,
 }
 
-/// The bytes of a connection. The state of TLS is large, so it is boxed: a stream without TLS does not need the space.
+/// A connection as a byte stream. The TLS state is boxed because it is large, and streams without TLS do not need the
+/// space.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Tls {
         stream: Box<dyn Duplex>,
-        /// The two sides have agreed on HTTP/2.
+        /// Whether HTTP/2 was negotiated.
         http2: bool,
     },
 }
@@ -82,15 +82,14 @@ impl From<MaybeHttpsStream<TcpConnection>> for Stream {
 }
 
 impl Stream {
-    /// Whether the connection uses HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         matches!(self, Self::Tls { http2: true, .. })
     }
 
     /// Checks an idle connection.
     ///
-    /// The socket itself is checked. What the runtime knows about it is as old as the runtime's last poll of all
-    /// sockets, and bytes that have arrived since would be taken for the response to the next request.
+    /// Examines the socket itself. The runtime only knows the state of its last poll of all sockets, and bytes that
+    /// have arrived since would be taken for the response to the next request.
     pub(super) fn check_idle(&mut self, cx: &mut Context<'_>) -> IdleState {
         match self {
             Self::Tcp(socket) => peek(socket),
@@ -100,8 +99,8 @@ impl Stream {
                 match Pin::new(stream.as_mut()).poll_read(cx, &mut buffer) {
                     Poll::Ready(Ok(())) if !buffer.filled().is_empty() => IdleState::Unsolicited,
                     Poll::Ready(_) => IdleState::Closed,
-                    // Bytes in the socket may be a TLS close or anything else. Decrypting them is not worthwhile,
-                    // since a new connection is cheap.
+                    // Bytes in the socket may be a TLS close or anything else. A new connection is cheaper than
+                    // decrypting them.
                     Poll::Pending => match stream.socket().map(peek) {
                         None | Some(IdleState::Quiet) => IdleState::Quiet,
                         Some(IdleState::Closed | IdleState::Unsolicited) => IdleState::Closed,
@@ -138,8 +137,8 @@ impl AsyncRead for Stream {
         if let Self::Tls { stream, .. } = this
             && let Some(socket) = stream.socket().filter(|_| !stream.has_more())
         {
-            // A read that returns data is followed by a read that finds none, and the TLS session takes longer to find
-            // that out.
+            // A read that returns data is followed by one that finds none, which is slower to discover in the TLS
+            // session.
             ready!(socket.poll_read_ready(cx))?;
         }
         this.duplex().poll_read(cx, buffer)

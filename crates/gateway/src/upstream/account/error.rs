@@ -1,33 +1,29 @@
-//! [`SessionError`]: the reason why a session cannot be read, written, refreshed or ended.
+//! [`SessionError`]: why a session cannot be read, written, refreshed or ended.
 
 use std::{error::Error, io, path::PathBuf};
 
-/// An error whose type does not matter.
 pub(super) type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The reason why a session cannot be read, written, refreshed or ended. Its text may name files, but contains no
-/// secrets.
+/// Why a session cannot be read, written, refreshed or ended. The message may name files but contains no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The file, or the one that locks it, cannot be used. The first field is a verb.
+    /// The session's file or its lock file cannot be used. The first field is a verb.
     #[error("cannot {0} {path}: {2}", path = .1.display())]
     File(&'static str, PathBuf, #[source] io::Error),
     /// Another process is refreshing the session.
     #[error("another process has locked {} for too long", .0.display())]
     Locked(PathBuf),
-    /// The file cannot be read, or contains no session.
+    /// The file cannot be read, or does not contain a session.
     #[error("the session in {path}: {1}", path = .0.display())]
     Unreadable(PathBuf, #[source] AnyError),
     /// There is neither a file nor a configured session.
     #[error("there is no session; log in and write it to {}", .0.display())]
     Missing(PathBuf),
-    /// The session has new tokens, but the file does not.
+    /// The session has new tokens that could not be written to the file.
     #[error("the new tokens could not be written, and the old ones are spent: log in again")]
     Unsaved,
-    /// The session has ended.
     #[error("logged out: {0}; log in, and write the new session")]
     LoggedOut(#[source] AnyError),
-    /// The session could not be refreshed.
     #[error(transparent)]
     NotRefreshed(AnyError),
 }

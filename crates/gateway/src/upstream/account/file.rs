@@ -1,8 +1,7 @@
-//! [`SessionFile`]: the file with a session, which several processes may share.
+//! [`SessionFile`]: a file with a session, which several processes may share.
 //!
-//! A refresh token is valid only once, so two processes must not use the same token. A process that refreshes the
-//! session locks a file next to the session's file, reads the session again, and refreshes it only if it has not
-//! changed.
+//! A refresh token is valid only once, so two processes must not use the same one. To refresh a session, a process
+//! locks a second file in the same folder, reads the session again, and refreshes it only if it has not changed.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,19 +15,18 @@ use super::error::{AnyError, SessionError};
 use toolwire_net::private;
 use toolwire_pipeline::dialect::Session;
 
-/// Maximum size of a session's file in bytes. A session takes less than 1 KiB.
+/// Maximum size of a session file in bytes. A session takes less than 1 KiB.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Maximum number of links that are followed from the configured path, as in Linux.
+/// Maximum number of symbolic links to follow, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// Maximum time to wait for the lock, longer than a refresh takes.
+/// How long to wait for the lock: longer than a refresh takes.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
 
-/// Pause between attempts to take the lock.
+/// Interval between attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// The file with a session.
 #[derive(Debug, Clone)]
 pub(super) struct SessionFile(PathBuf);
 
@@ -37,11 +35,11 @@ impl SessionFile {
         Self(path.to_owned())
     }
 
-    /// Waits until no other process is refreshing the session, and prevents other processes from refreshing it until
-    /// the result is dropped.
+    /// Takes the lock that prevents other processes from refreshing the session, and holds it until the result is
+    /// dropped.
     ///
     /// # Errors
-    /// If another process does not release the lock, or the file that is locked cannot be opened.
+    /// If another process does not release the lock, or if the lock file cannot be opened.
     pub(super) fn lock(&self) -> Result<File, SessionError> {
         let path = self.place().with_added_extension("lock");
         let mut options = OpenOptions::new();
@@ -66,7 +64,7 @@ impl SessionFile {
     /// Reads the session. `None` if there is no file.
     ///
     /// # Errors
-    /// If the file cannot be read, or contains no session.
+    /// If the file cannot be read, or does not contain a session.
     pub(super) fn read(&self) -> Result<Option<Session>, SessionError> {
         let wrong = |error: AnyError| SessionError::Unreadable(self.0.clone(), error);
         match self.text() {
@@ -76,7 +74,7 @@ impl SessionFile {
         }
     }
 
-    /// Whether users other than the owner can read the file.
+    /// Whether other users can read the file.
     pub(super) fn is_exposed(&self) -> bool {
         #[cfg(unix)]
         return fs::metadata(&self.0)
@@ -112,8 +110,8 @@ impl SessionFile {
         &self.0
     }
 
-    /// The path of the session itself: if the configured path is a link, the link's target. The link stays, and a
-    /// process that uses another path to the same file has the same lock and sees the new tokens.
+    /// Returns the path of the session's actual file: if the configured path is a link, its target. The link thus stays
+    /// in place, and processes that reach the file by other paths use the same lock and see the new tokens.
     fn place(&self) -> PathBuf {
         let mut place = self.0.clone();
         for _ in 0..MAX_LINKS {

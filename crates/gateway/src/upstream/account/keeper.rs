@@ -1,5 +1,5 @@
-//! [`Keeper`]: reads, refreshes and ends the session of an upstream's account. It blocks, so it runs on its own
-//! threads.
+//! [`Keeper`]: reads, refreshes and ends the session of an upstream's account. It blocks, so it runs on threads of its
+//! own.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -17,13 +17,12 @@ use crate::stamp::unix_time;
 use toolwire_config::Upstream;
 use toolwire_pipeline::dialect::{AccountSettings, RefreshError, Session};
 
-/// Timeout of an exchange with the account's server.
+/// Timeout of a request to the account's server.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Maximum size in bytes of the server's responses.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Keeps the session of one account.
 #[derive(Debug, Clone)]
 pub(super) struct Keeper {
     upstream: Arc<Upstream>,
@@ -31,7 +30,6 @@ pub(super) struct Keeper {
     file: Option<SessionFile>,
 }
 
-/// A usable session.
 #[derive(Debug, Clone)]
 pub(super) struct AccountSession {
     pub(super) session: Session,
@@ -39,26 +37,26 @@ pub(super) struct AccountSession {
     pub(super) is_saved: bool,
 }
 
-/// The kind of session that an attempt must produce.
+/// Which session a caller needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// A session that is newer than the one in use: one from another process or a new login, or else the one in use
+    /// A session that is newer than the current one: from another process, from a new login, or else the current one
     /// with new tokens.
     Newer,
-    /// A session from another process or a new login. The tokens in use are too new to be refreshed.
+    /// A session from another process or a new login. The current tokens are too new to be refreshed.
     Others,
-    /// The existing session with new tokens, regardless of its age.
+    /// The current session with new tokens, whatever its age.
     Refreshed,
 }
 
-/// The reason why there is no newer session.
+/// Why there is no newer session.
 #[derive(Debug)]
 pub(super) struct Trouble {
     /// Whether the session has ended, so that a new login is required.
     pub(super) is_logged_out: bool,
-    /// The reason for the operator. It may name files, but contains no secrets.
+    /// The reason for the operator. It may name files but contains no secrets.
     pub(super) reason: AnyError,
-    /// Time after which the server may be asked again.
+    /// How long the server wants no further requests.
     pub(super) retry_after: Option<Duration>,
     /// The session whose refresh token the server has refused.
     pub(super) refused: Option<Box<Session>>,
@@ -73,10 +71,10 @@ impl Trouble {
         Self { is_logged_out: true, ..Self::passing(reason) }
     }
 
-    /// The trouble for the server's response to a refresh of `session`.
+    /// Converts the server's error response to a refresh of `session`.
     fn answered(error: &RefreshError, session: &Session) -> Self {
         let (RefreshError::LoggedOut(failure) | RefreshError::Failed(failure)) = error;
-        // A server may repeat the token that it refuses, so the token is redacted.
+        // A server may repeat the token that it refuses.
         let reason =
             session.secrets().fold(failure.message().to_owned(), |text, secret| text.replace(secret, "…"));
         let seconds = failure.retry_after().and_then(|value| value.parse().ok());
@@ -91,7 +89,7 @@ impl Trouble {
 }
 
 impl Keeper {
-    /// Creates the keeper for an upstream whose settings contain a session.
+    /// Creates the keeper for an upstream with a configured session.
     pub(super) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
         let settings = upstream.account().filter(|settings| settings.has_session())?.clone();
         let file = settings.session.as_deref().map(SessionFile::new);
@@ -110,11 +108,11 @@ impl Keeper {
         self.file.as_ref()
     }
 
-    /// Reads the session from the file, or the configured session if there is no file yet or if the configured session
-    /// is a different one: a new login is newer than the file.
+    /// Reads the session from the file. Returns the configured session if there is no file, or if the configured
+    /// session is a different one, since that comes from a newer login.
     ///
     /// # Errors
-    /// If there is no session, or the file contains none; the message says what to do.
+    /// If there is no session, or the file does not contain one. The message says what to do.
     pub(super) fn read(&self) -> Result<Session, SessionError> {
         let stored = self.file.as_ref().map_or(Ok(None), SessionFile::read)?;
         let is_configured = |uid: &str| self.settings.uid.as_deref().is_none_or(|own| own == uid);
@@ -128,7 +126,8 @@ impl Keeper {
         }
     }
 
-    /// Returns the wanted session. `used` is the session in use; the refresh token of `refused` is known to be spent.
+    /// Returns the requested session. `used` is the current session. The refresh token of `refused` is known to be
+    /// spent.
     ///
     /// # Errors
     /// If there are no new tokens.
@@ -161,23 +160,22 @@ impl Keeper {
         Ok(self.saved(renewed.map_err(|error| Trouble::answered(&error, &session))?))
     }
 
-    /// Writes a session that could not be written before, at the end of the process or of the account's settings.
+    /// Tries again to write a session that could not be written, before the process or the account ends.
     pub(super) fn save_again(&self, unsaved: &AccountSession) {
-        // Without the lock, the file stays unchanged.
+        // Without the lock, the file must not be changed.
         let Ok(_lock) = self.file.as_ref().map(SessionFile::lock).transpose() else { return };
         if self.is_older_than(unsaved) {
             self.saved(unsaved.session.clone());
         }
     }
 
-    /// Whether the session in the file is older than the kept one, which could not be written. A new login has
-    /// another id, so it is not older.
+    /// Whether the file contains an older state of the session `kept`, which could not be written. A new login has
+    /// another id and is not older.
     fn is_older_than(&self, kept: &AccountSession) -> bool {
         let stored = || self.file.as_ref().and_then(|file| file.read().ok().flatten());
         !kept.is_saved && stored().is_none_or(|stored| stored.uid == kept.session.uid)
     }
 
-    /// Writes a session to the file.
     fn saved(&self, session: Session) -> AccountSession {
         let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&session));
         if let Err(error) = &written {
@@ -194,18 +192,17 @@ impl Keeper {
     /// Ends the session at the account's server.
     ///
     /// # Errors
-    /// The reason why it fails.
+    /// Fails if the request fails or the server refuses.
     pub(super) fn revoke(&self, session: &Session) -> Result<(), AnyError> {
         let request = session.revoke(&self.settings, &self.upstream.base_url);
         let answer = self.send(request?)?;
-        // If the server does not know the session, the session has ended.
+        // A server that does not know the session reports 401: the session has ended.
         match answer.status() {
             status if status.is_success() || status == StatusCode::UNAUTHORIZED => Ok(()),
             status => Err(format!("the upstream responded with status {status}").into()),
         }
     }
 
-    /// Sends a request to the account's server.
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, AnyError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let connector = Connector::to(request.uri(), &self.upstream);

@@ -1,4 +1,4 @@
-//! [`Managed`]: the operations of `toolwire lumo` on an upstream's session.
+//! [`Managed`]: what `toolwire lumo` does with an upstream's session.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,16 +9,14 @@ use super::{
 use crate::stamp::unix_time;
 use toolwire_config::Upstream;
 
-/// The account of an upstream.
 #[derive(Debug)]
 pub struct Managed(Keeper);
 
-/// Facts about a session, without secrets.
+/// The state of a session, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The session's id.
     pub uid: String,
-    /// Seconds until the access token expires; 0 or less if it has expired.
+    /// Seconds until the access token expires. Not positive if it has expired.
     pub expires_in: Option<i64>,
     /// Seconds since the access token was issued.
     pub refreshed_ago: Option<i64>,
@@ -27,12 +25,12 @@ pub struct Status {
 }
 
 impl Managed {
-    /// The account of `upstream`, if its settings have a session.
+    /// Returns the account of `upstream`, if it has a configured session.
     pub fn of(upstream: &Arc<Upstream>) -> Option<Self> {
         Keeper::of(upstream).map(Self)
     }
 
-    /// The name of the upstream.
+    /// The upstream's name.
     pub fn upstream(&self) -> &str {
         self.0.upstream()
     }
@@ -47,10 +45,10 @@ impl Managed {
         self.0.file().is_some_and(|file| file.is_exposed())
     }
 
-    /// The session.
+    /// Reads the session and describes it.
     ///
     /// # Errors
-    /// If there is no session; the message says what to do.
+    /// If there is no session. The message says what to do.
     pub fn status(&self) -> Result<Status, SessionError> {
         let session = self.0.read()?;
         let since_now = |time: u64| {
@@ -64,10 +62,9 @@ impl Managed {
         })
     }
 
-    /// Refreshes the session now.
     ///
     /// # Errors
-    /// The reason why there are no new tokens.
+    /// If there are no new tokens.
     pub fn refresh(&self) -> Result<(), SessionError> {
         match self.0.renew(None, None, Wanted::Refreshed) {
             Ok(kept) if kept.is_saved => Ok(()),
@@ -77,10 +74,10 @@ impl Managed {
         }
     }
 
-    /// Ends the session and removes its file. If the upstream could not end the session, returns the reason.
+    /// Ends the session and removes its file. If the upstream fails to end the session, returns why.
     ///
     /// # Errors
-    /// If there is no session, or its file cannot be removed.
+    /// If there is no session, or if its file cannot be removed.
     pub fn log_out(&self) -> Result<Option<AnyError>, SessionError> {
         let _lock = self.0.file().map(|file| file.lock()).transpose()?;
         let session = self.0.read()?;

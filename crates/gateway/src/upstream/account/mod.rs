@@ -1,4 +1,4 @@
-//! [`Account`]: the session for requests to one upstream, shared by all threads.
+//! [`Account`]: the session for requests to an upstream, shared by all threads.
 //!
 //! ```text
 //! request ─current─▶ State ─valid─▶ its headers
@@ -6,9 +6,9 @@
 //! request ─refused (401)────────────▲
 //! ```
 //!
-//! At most one attempt to refresh runs at a time. It has its own thread, because it blocks and must not end with the
-//! request that started it: the old refresh token is spent as soon as the server has seen it. Dropping the account
-//! waits for the attempt.
+//! Only one attempt to refresh runs at a time. It runs on a thread of its own because it blocks, and because it must
+//! not end with the request that started it: the old refresh token is spent as soon as the server has seen it. Dropping
+//! the account waits for the attempt.
 
 mod error;
 mod file;
@@ -41,21 +41,21 @@ use toolwire_pipeline::{
 pub use error::SessionError;
 pub use manage::{Managed, Status};
 
-/// Time before a token's expiry at which the token is renewed. Requests use the old token meanwhile.
+/// How long before its expiry a token is renewed. Meanwhile, requests use the old token.
 const AHEAD: u64 = 600;
 
-/// Minimum time between two refreshes of a session, regardless of the clock and of the upstream. Another process may
-/// have refreshed the session meanwhile.
+/// Minimum interval between two refreshes of a session, whatever the clock and the upstream say. Within it, only a
+/// session refreshed by another process is used.
 const REST: Duration = Duration::from_secs(30);
 
-/// Pause after a failed attempt, doubled after each further failure, up to a maximum.
+/// How long to wait after a failed attempt. Doubled after each further failure, up to the maximum below.
 const BACKOFF: Duration = Duration::from_secs(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
-/// Interval between checks for the session of a new login.
+/// Interval at which the file is checked for a new login.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
-/// The session of one upstream's account.
+/// The session of an upstream's account.
 #[derive(Debug)]
 pub(super) struct Account {
     shared: Arc<Shared>,
@@ -74,43 +74,42 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     live: Option<Arc<Live>>,
-    /// The thread of the current or last attempt.
+    /// The thread of the current or the latest attempt.
     thread: Option<JoinHandle<()>>,
     is_running: bool,
-    /// Time at which the tokens were last renewed.
+    /// When the tokens were last renewed.
     renewed: Option<Instant>,
-    /// The result of the last attempt, if it failed, and the time at which the next one may begin.
+    /// If the latest attempt failed: why, and when the next one may start.
     trouble: Option<(Trouble, Instant)>,
-    /// Number of failed attempts in a row.
+    /// Number of consecutive failed attempts.
     failures: u32,
     /// The session whose refresh token was refused.
     refused: Option<Box<Session>>,
-    /// Whether the upstream has refused the session inside a response since the last attempt ended.
+    /// Whether the upstream has refused the session inside a response since the latest attempt ended.
     is_doubted: bool,
 }
 
-/// A session in use.
+/// The session in use.
 #[derive(Debug)]
 pub(super) struct Live {
     kept: AccountSession,
-    /// The headers of requests.
     pub(super) headers: HeaderMap,
 }
 
-/// The age of the current session's access token.
+/// The age of the current access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Age {
     Valid,
-    /// The token will expire soon.
+    /// Expires soon.
     Old,
     Expired,
 }
 
 impl Account {
-    /// Creates the account of `upstream`, if it has one. Adds the account's tokens to `redactor`.
+    /// Creates the account of `upstream`, if it has one. Adds its tokens to `redactor`.
     ///
     /// # Errors
-    /// If the session contains characters that a header must not contain.
+    /// If the session contains characters that are not allowed in a header.
     pub(super) fn of(
         upstream: &Arc<Upstream>,
         redactor: &Arc<Redactor>,
@@ -129,7 +128,7 @@ impl Account {
                 let live = shared.live(AccountSession { session, is_saved: true })?;
                 shared.state.lock().live = Some(live);
             }
-            // The other upstreams can be used, and so can this upstream after a login.
+            // Other upstreams can still be used, and so can this one after a login.
             Err(error) => {
                 let (upstream, reason) = (shared.keeper.upstream(), error.to_string());
                 tracing::warn!(upstream, reason, "the upstream is logged out");
@@ -138,10 +137,10 @@ impl Account {
         Ok(Some(Arc::new(Self { shared: Arc::new(shared) })))
     }
 
-    /// Returns the session for a request. Waits for a new session if the current one has expired.
+    /// Returns the session for a request. If it has expired, waits for a new one.
     ///
     /// # Errors
-    /// The reason why there is no session.
+    /// Fails if there is no session.
     pub(super) async fn current(&self) -> Result<Arc<Live>, Failure> {
         let attempt = {
             let mut state = self.shared.state.lock();
@@ -149,12 +148,12 @@ impl Account {
             match live.map(|live| (state.age(&live.kept.session), live)) {
                 Some((Age::Valid, live)) if state.is_doubted => match self.begin(&mut state) {
                     Ok(attempt) => attempt,
-                    // The session may still be valid.
+                    // The current session may still be valid.
                     Err(_) => return Ok(live),
                 },
                 Some((Age::Valid, live)) => return Ok(live),
                 Some((Age::Old, live)) => {
-                    // Failures are logged, and only matter once the token has expired.
+                    // A failure is logged, and matters only once the token has expired.
                     let _ = self.begin(&mut state);
                     return Ok(live);
                 }
@@ -164,10 +163,10 @@ impl Account {
         self.shared.after(attempt, None).await
     }
 
-    /// Returns a session that replaces `used`, which the upstream has refused. Waits for the new session.
+    /// Waits for a session that replaces `used`, which the upstream has refused.
     ///
     /// # Errors
-    /// The reason why there is no session.
+    /// Fails if there is no such session.
     pub(super) async fn instead_of(&self, used: &Arc<Live>) -> Result<Arc<Live>, Failure> {
         let attempt = {
             let mut state = self.shared.state.lock();
@@ -179,28 +178,28 @@ impl Account {
         self.shared.after(attempt, Some(used)).await
     }
 
-    /// Records that the upstream has refused the session inside the response to a request sent at `asked`. The next
-    /// request gets another session.
+    /// Records that the upstream refused the session inside the response to a request sent at `asked`. The next request
+    /// gets another session.
     pub(super) fn refused_since(&self, asked: std::time::Instant) {
         let asked = Instant::from_std(asked);
         let mut state = self.shared.state.lock();
         let is_new = state.renewed.is_some_and(|renewed| renewed >= asked) || state.is_resting();
         if !is_new && !state.is_doubted {
             state.is_doubted = true;
-            // Failures are logged. Requests continue with the existing session.
+            // A failure is logged. Requests continue to use the current session.
             let _ = self.begin(&mut state);
         }
     }
 
-    /// Whether an attempt is running. Dropping the account would wait for it.
+    /// Whether an attempt is running, for which dropping the account would wait.
     pub(super) fn is_renewing(&self) -> bool {
         self.shared.state.lock().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
     }
 
-    /// Starts an attempt, unless one is running. The returned value changes when the attempt has ended.
+    /// Starts an attempt, unless one is running. The returned value changes when the attempt ends.
     ///
     /// # Errors
-    /// If the last attempt has failed, and it is too early for the next one.
+    /// If the previous attempt failed and it is too early for another one.
     fn begin(&self, state: &mut State) -> Result<watch::Receiver<u64>, Failure> {
         let ended = self.shared.ended.subscribe();
         if state.is_running {
@@ -235,7 +234,7 @@ impl Shared {
         Ok(Arc::new(Live { kept, headers }))
     }
 
-    /// Records the result of an attempt.
+    /// Records the outcome of an attempt.
     fn end(&self, renewed: Result<AccountSession, Trouble>) {
         let unusable =
             |error: http::Error| Trouble::logged_out(format!("its session cannot be sent: {error}"));
@@ -265,7 +264,7 @@ impl Shared {
         let doubled = BACKOFF.saturating_mul(1 << state.failures.min(6)).min(LONGEST_BACKOFF);
         state.failures = state.failures.saturating_add(1);
         let pause = if trouble.is_logged_out {
-            // Log this once only, since the file is checked every few seconds.
+            // Logged only once, since the file is checked every few seconds.
             if !state.trouble.as_ref().is_some_and(|(earlier, _)| earlier.is_logged_out) {
                 tracing::error!(
                     upstream,
@@ -283,13 +282,13 @@ impl Shared {
         state.trouble = Some((trouble, Instant::now() + pause));
     }
 
-    /// The session after `attempt` has ended, which must differ from `refused`.
+    /// Waits until `attempt` ends. Returns the session, which must differ from `refused`.
     async fn after(
         &self,
         mut attempt: watch::Receiver<u64>,
         refused: Option<&Arc<Live>>,
     ) -> Result<Arc<Live>, Failure> {
-        // The sender lives as long as `self`.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = attempt.changed().await;
         let state = self.state.lock();
         let is_good = |live: &&Arc<Live>| match refused {
@@ -303,7 +302,7 @@ impl Shared {
         }
     }
 
-    /// The failure for clients, which reveals nothing about the operator's files.
+    /// Returns the failure to report to clients, which reveals nothing about the operator's files.
     fn told(&self, trouble: &Trouble) -> Failure {
         if trouble.is_logged_out {
             self.failure(
@@ -326,7 +325,7 @@ impl Shared {
 impl State {
     fn age(&self, session: &Session) -> Age {
         let Some(end) = session.expires_at else { return Age::Valid };
-        // A faulty server or clock must not cause repeated refreshes.
+        // A faulty server or clock must not cause a refresh for each request.
         if self.is_resting() {
             return Age::Valid;
         }
@@ -344,11 +343,12 @@ impl State {
     }
 }
 
-/// Waits for an attempt, and writes a session that could not be written before, so that no tokens are lost.
+/// Waits for the current attempt, and tries again to write a session that could not be written, so that no tokens are
+/// lost.
 impl Drop for Account {
     fn drop(&mut self) {
         let thread = self.shared.state.lock().thread.take();
-        // An error means that the thread panicked, and so has ended.
+        // An error means that the thread panicked, so it has ended too.
         let _ = thread.map(JoinHandle::join);
         let live = self.shared.state.lock().live.take();
         if let Some(unsaved) = live.filter(|live| !live.kept.is_saved) {
