@@ -2,7 +2,8 @@
 //!
 //! - With keys: scripts send a key in `Authorization: Bearer`; browsers use a session that was started with a key.
 //! - Without keys: only clients on this machine. A page of another origin can make a browser on this machine send
-//! requests, so the request's host must be one of this machine's names. Pages of other origins do not have such a name.
+//!   requests, so the request's host must be one of this machine's names, which pages of other origins do not have.
+//!
 //! A browser adds the session's cookie to a request no matter which page caused it. A request that belongs to a session
 //! and changes state must therefore also show that it comes from toolwire's own page: with a token that only this page
 //! can read, with its content type, and with the headers that name the page's origin.

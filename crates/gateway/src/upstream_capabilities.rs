@@ -1,8 +1,8 @@
-//! [`LearnedMeans`]: the means of enforcement that an upstream turned out to lack, by model.
+//! [`LearnedMeans`]: which kinds of constraints an upstream turned out not to support, by model.
 //!
-//! A server refuses a constraint that it does not know, or it ignores the constraint. A refusal shows in the status.
-//! An ignored constraint shows only in responses: the required call is missing, several times in a row. Either may
-//! also be caused by one client's requests, so [`Experience`] decides for which clients it counts.
+//! A server that does not support a constraint may refuse it, which shows in the status. Or it may ignore the
+//! constraint, which shows only in responses: the required call is missing several times in a row. Either may also be
+//! due to one client's requests, so [`Experience`] decides for which clients it counts.
 
 mod experience;
 mod forms;
@@ -28,14 +28,14 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-/// Time for which a means that did not work is not used. The server may be updated or restarted with other options
-/// meanwhile.
+/// How long a constraint that did not work is not used. Meanwhile, the server may be updated or restarted with other
+/// options.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// Maximum number of an upstream's models that are remembered, since clients may invent names.
+/// Maximum number of models to track per upstream, since clients may invent names.
 const MAX_MODELS: usize = 256;
 
-/// Facts that were learned about upstreams. All threads share them.
+/// What was learned about upstreams, shared by all threads.
 #[derive(Debug)]
 pub(super) struct UpstreamCapabilities {
     pub(super) means: Arc<LearnedMeans>,
@@ -44,8 +44,8 @@ pub(super) struct UpstreamCapabilities {
 }
 
 impl UpstreamCapabilities {
-    /// The settings of the upstream of `entry`, with the known facts about its server, and the means that it still
-    /// has for this request of `owner`.
+    /// Returns the settings of the upstream of `entry`, including what was learned about its server, and the
+    /// constraints that are left for this request of `owner`.
     pub(super) fn about<'m>(
         &'m self,
         entry: &'m Model,
@@ -62,21 +62,21 @@ impl UpstreamCapabilities {
         (options, self.means.left(means, entry, conversation, owner))
     }
 
-    /// Records that the upstream of `subject` has accepted a request whose messages were joined, after refusing it
-    /// without that.
+    /// Records that the upstream of `subject` has accepted a request whose messages were joined, after refusing it with
+    /// separate messages.
     pub(super) fn refused_roles(&self, subject: &Subject) {
         self.forms.refused_roles(&subject.upstream.name, &subject.model);
     }
 }
 
-/// The means that upstreams lack.
+/// The constraints that upstreams do not support.
 #[derive(Debug)]
 pub(super) struct LearnedMeans {
     memory: Mutex<Memory>,
     metrics: Arc<Metrics>,
 }
 
-/// Experience with means, by the names of upstreams and the upstreams' names for models.
+/// Experience by the names of upstreams, and then by the upstreams' names for models.
 #[derive(Debug, Default)]
 struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
 
@@ -90,7 +90,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Observes a response of the model of `entry` that is requested as `asked`. `None` if nothing depends on it.
+    /// Creates an observer of a response from `entry`, requested as `asked`. `None` if nothing depends on it.
     pub(super) fn new(capabilities: &Arc<UpstreamCapabilities>, entry: &Model, asked: &str) -> Option<Self> {
         entry.upstream.options.side().follows_reasoning().then(|| Self {
             capabilities: Arc::clone(capabilities),
@@ -99,13 +99,13 @@ impl Observer {
         })
     }
 
-    /// Records that reasoning came in this field.
+    /// Records in which field reasoning arrived.
     pub(super) fn saw_reasoning(&self, field: ReasoningField) {
         self.capabilities.forms.saw_reasoning(&self.upstream.name, &self.model, field);
     }
 }
 
-/// A means of enforcement.
+/// A kind of constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Schema,
@@ -114,19 +114,19 @@ pub(super) enum Kind {
     Prefill,
 }
 
-/// The model that a request goes to, and the owner of the request.
+/// The model to which a request is sent, and the owner of the request.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
     pub(super) owner: Owner,
     upstream: Arc<Upstream>,
     /// The upstream's name for the model.
     model: String,
-    /// The name of the configuration's entry.
+    /// The model's configured name.
     entry: String,
     enforce: Enforce,
 }
 
-/// The reason why a means does not work.
+/// Why a constraint does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Refused,
@@ -143,7 +143,7 @@ impl Kind {
         }
     }
 
-    /// `means` without this one.
+    /// Returns `means` without this kind of constraint.
     pub(super) fn removed_from(self, means: Means) -> Means {
         match self {
             Self::Schema => Means { schema: None, ..means },
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// The name, as the value of `enforce`.
+    /// Returns the name of this kind as a value of `enforce`.
     fn name(self) -> &'static str {
         match self {
             Self::Schema => "schema",
@@ -165,7 +165,7 @@ impl Kind {
 }
 
 impl Subject {
-    /// The subject of a request from `owner` for `entry`, which the request calls `asked`.
+    /// Creates the subject of a request from `owner` to `entry`, requested as `asked`.
     pub(super) fn new(entry: &Model, asked: &str, owner: Owner) -> Self {
         Self {
             owner,
@@ -182,7 +182,7 @@ impl LearnedMeans {
         Self { memory: Mutex::default(), metrics }
     }
 
-    /// Forgets everything learned about an upstream that another one has replaced.
+    /// Forgets everything that was learned about an upstream, because it was replaced.
     pub(super) fn forget(&self, upstream: &str) {
         self.memory.lock().0.remove(upstream);
     }
@@ -199,8 +199,8 @@ impl LearnedMeans {
             .fold(means, |means, kind| kind.removed_from(means))
     }
 
-    /// Records that the upstream has accepted the request without `kinds`, after refusing it with them. `tools`: the
-    /// [digest](of_tools) of the request's tools.
+    /// Records that the upstream has accepted a request without constraints of these `kinds`, after refusing it with
+    /// them. `tools` is the [digest](of_tools) of the request's tools.
     pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind], tools: Digest) {
         for kind in kinds {
             let mut news = News::Nobody;
@@ -209,15 +209,15 @@ impl LearnedMeans {
         }
     }
 
-    /// Records that the upstream has accepted a request that is constrained by `kind`.
+    /// Records that the upstream has accepted a request with a constraint of this `kind`.
     pub(super) fn accepted(&self, subject: &Subject, kind: Kind) {
         self.learn(subject, kind, Experience::accepted);
     }
 
-    /// Records that a response to a request that requires a call, constrained by `kind`, is complete.
+    /// Records a complete response to a request that required a call, with a constraint of this `kind`.
     pub(super) fn answered(&self, subject: &Subject, kind: Kind, tally: &Tally) {
         let Some(is_kept) = keeps_constraint(tally) else { return };
-        // A constraint that the configuration names is used in any event.
+        // If the configuration names a constraint, it is always used.
         let may_change = subject.enforce == Enforce::Auto;
         let mut news = News::Nobody;
         self.learn(subject, kind, |experience| {
@@ -234,7 +234,7 @@ impl LearnedMeans {
         }
     }
 
-    /// Counts a constraint that did not work, and logs it if that is new.
+    /// Counts a constraint that did not work, and logs it if that is news.
     fn report(&self, subject: &Subject, kind: Kind, why: Why, news: News) {
         let Subject { upstream, model, entry, enforce, .. } = subject;
         let reason = match why {
@@ -256,7 +256,8 @@ impl LearnedMeans {
 }
 
 impl Memory {
-    /// The means that the model's upstream currently lacks for a request from `owner` with these `tools`.
+    /// Returns the kinds of constraints that the model's upstream does not support for a request from `owner` with
+    /// these `tools`.
     fn lacking(
         &self,
         upstream: &str,
@@ -272,7 +273,7 @@ impl Memory {
         lacking.map(|experience| experience.kind)
     }
 
-    /// The experience with a means. `None` if too many models are remembered.
+    /// Returns the experience with a kind of constraint. `None` if too many models are tracked.
     fn of(&mut self, upstream: &str, model: &str, kind: Kind) -> Option<&mut Experience> {
         let models = self.0.entry(upstream.to_owned()).or_default();
         if models.len() >= MAX_MODELS && !models.contains_key(model) {
@@ -291,7 +292,7 @@ impl Memory {
     }
 }
 
-/// Digest of the callable tools and the tool choice. It identifies a refused request.
+/// Digest of the callable tools and the tool choice, which identifies requests that are refused for the same reason.
 pub(super) fn of_tools(conversation: &Conversation) -> Digest {
     let mut text = format!("{:?} {}", conversation.tool_choice.requires_call(), conversation.parallel_calls);
     for tool in conversation.callable_tools() {
@@ -303,8 +304,8 @@ pub(super) fn of_tools(conversation: &Conversation) -> Digest {
     Digest::of(&text)
 }
 
-/// Whether the response to a request that requires a call satisfies the constraint: it contains a well-formed call.
-/// `None` if this is unknown, since the response was cut off or filtered, or the model refused.
+/// Whether the response to a request that required a call contains a well-formed one. `None` if the response does not
+/// tell, because it was cut off or filtered, or because the model refused.
 fn keeps_constraint(tally: &Tally) -> Option<bool> {
     match tally.finish? {
         Finish::Length | Finish::Filter => None,
@@ -328,7 +329,7 @@ mod tests {
         memory.lacking("up", model, Owner::default(), || Digest::of("tools")).collect()
     }
 
-    /// Makes the upstream lack the means.
+    /// Records enough refusals that the upstream counts as not supporting the constraint.
     fn refuse(experience: &mut Experience) {
         for owner in CLIENTS {
             for name in ["a", "b", "c"] {

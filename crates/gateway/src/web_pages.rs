@@ -1,11 +1,11 @@
-//! Decides which web pages may send requests if no key is needed.
+//! Decides which web pages may send requests when no key is needed.
 //!
-//! A browser sends requests to every listener on its machine, for any page that is open in it. Two checks detect
-//! requests from pages of other sites:
+//! Any page that is open in a browser can make the browser send requests to all listeners on its machine. Two checks
+//! detect requests from pages of other sites:
 //!
-//! - The host must be one of the server's own names. A page whose name temporarily resolves to this machine (DNS
-//!   rebinding) has the same origin as the requests that it sends, but they carry its own name.
-//! - The page's origin must be the server's, or one that the configuration allows.
+//! - The host must be one of the server's names. A page whose name temporarily resolves to this machine (DNS
+//!   rebinding) has the same origin as its requests, but its requests carry that name.
+//! - The page's origin must be that of the server, or one that the configuration allows.
 //!
 //! Programs that are not browsers send neither `Origin` nor `Sec-Fetch-Site`.
 
@@ -20,15 +20,15 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Maximum number of bytes of a host or an origin that a message shows.
+/// Maximum number of bytes of a host or an origin in an error message.
 const MAX_SHOWN: usize = 128;
 
-/// The names of a server, in addition to those of this machine.
+/// The names of a server, apart from those of its machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostNames<'c>(pub [&'c [String]; 2]);
 
 impl HostNames<'_> {
-    /// Whether `host` is one of the names. A name without a port matches all ports.
+    /// Whether `host` is one of the names. Names without a port match all ports.
     pub fn contain(&self, host: &str) -> bool {
         let Some((name, port)) = split(host) else { return false };
         let is_it = |own: &String| split(own).is_some_and(|own| own == (name, "") || own == (name, port));
@@ -48,7 +48,7 @@ impl HostNames<'_> {
         }
     }
 
-    /// Whether `origin` is the origin of the host to which the request is addressed, or its host is one of the names.
+    /// Whether `origin` is the origin to which the request is addressed, or has one of the names as its host.
     fn are_origin(&self, head: &request::Parts, origin: &HeaderValue) -> bool {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         let Some((scheme, origin)) = origin else { return false };
@@ -61,17 +61,17 @@ impl HostNames<'_> {
         host(head).is_some_and(|host| plain(host) == plain(origin)) || self.contain(origin)
     }
 
-    /// Whether a page of another site has sent the request, or may have sent it.
+    /// Whether the request comes, or may come, from a page of another site.
     fn are_foreign_to(&self, head: &request::Parts) -> bool {
-        // For a resource request, such as an image, the browser does not name the origin.
+        // Browsers do not send the origin with requests for resources such as images.
         let site = head.headers.get(SEC_FETCH_SITE);
         site.is_some_and(|site| site != "same-origin" && site != "none")
             || head.headers.get_all(header::ORIGIN).iter().any(|origin| !self.are_origin(head, origin))
     }
 }
 
-/// Checks a request to a listener that needs no key. `is_allowed`: whether any page may send it, or its page is
-/// allowed.
+/// Checks a request to a listener that needs no key. `is_allowed` says that any page may send the request, or that its
+/// page is allowed.
 ///
 /// # Errors
 /// [`Kind::Forbidden`]
@@ -86,8 +86,8 @@ pub(crate) fn check(head: &request::Parts, names: HostNames<'_>, is_allowed: boo
     if is_allowed || !names.are_foreign_to(head) { Ok(()) } else { Err(other_origin(&head.headers)) }
 }
 
-/// Whether a web page of another site may have sent the request to a listener without a configuration. The listener's
-/// names are known only if it listens on a loopback address.
+/// Whether a request to a listener without a configuration may come from a page of another site. The host is checked
+/// only on loopback addresses, since the listener's other names are unknown.
 pub fn is_of_other_site(head: &request::Parts, is_loopback: bool) -> bool {
     let names = HostNames::default();
     names.are_foreign_to(head) || is_loopback && check(head, names, true).is_err()
@@ -102,7 +102,7 @@ fn other_origin(headers: &HeaderMap) -> Failure {
     Failure::new(Kind::Forbidden, message).with_code("other_origin").with_param("origin")
 }
 
-/// Whether a browser says that it sent the request, for a page or from its address bar.
+/// Whether the request shows that it comes from a browser, be it from a page or from the address bar.
 pub fn is_from_browser(headers: &HeaderMap) -> bool {
     headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(header::ORIGIN)
 }
@@ -112,8 +112,8 @@ pub fn is_typed(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none")
 }
 
-/// Whether a page shows an image with this request. To remote servers without TLS, browsers do not state the purpose of
-/// a request, but they put image types first in `Accept`.
+/// Whether the browser requests an image for a page. Browsers do not state the purpose of requests to remote servers
+/// without TLS, but they put image types first in `Accept`.
 pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     match headers.get(SEC_FETCH_DEST) {
         Some(destination) => destination == "image",
@@ -123,18 +123,18 @@ pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the browser navigates to the request's address, such as a link's target.
+/// Whether the browser navigates to the requested URL, for example by a link.
 pub(super) fn is_navigation(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode == "navigate")
 }
 
-/// The declared type of the body, without parameters.
+/// Returns the body's declared type without parameters.
 pub fn media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-/// Checks that the body is declared as JSON. Pages can send other types to any server without permission.
+/// Checks that the body is declared as JSON. Pages may send other types to any server without permission.
 ///
 /// # Errors
 /// [`Kind::Request`] with status 415.
@@ -152,18 +152,18 @@ pub(super) fn check_json(headers: &HeaderMap) -> Result<(), Failure> {
     Err(failure.with_param("content-type"))
 }
 
-/// The host to which the request is addressed.
+/// Returns the host to which the request is addressed.
 pub fn host(head: &request::Parts) -> Option<&str> {
     hosts(head).next()
 }
 
-/// All names of the host: in the header, and in the target or `:authority`. Unreadable values are empty.
+/// Returns the host's names in the header and in the target or `:authority`. Unreadable names are empty.
 fn hosts(head: &request::Parts) -> impl Iterator<Item = &str> {
     let header = head.headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     header.into_iter().chain(head.uri.authority().map(|authority| authority.as_str()))
 }
 
-/// Splits a host, without its trailing dot, and the port after a colon. `None` if it is not a host.
+/// Splits an authority into the host, without a trailing dot, and the port. `None` if it is invalid.
 fn split(host: &str) -> Option<(Name<'_>, &str)> {
     let (host, port) = match host.strip_prefix('[') {
         Some(rest) => {

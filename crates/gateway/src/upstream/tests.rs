@@ -1,5 +1,5 @@
-//! Tests of upstreams over HTTP/2: which connection a request is sent on, when it is sent again, and which failure
-//! the client gets. Connections are in-memory pipes, on a paused clock.
+//! Tests upstreams over HTTP/2: which connection carries a request, when a request is sent again, and which failure the
+//! client receives. Connections are in-memory pipes, and the clock is paused.
 
 use std::{
     collections::HashMap,
@@ -43,10 +43,10 @@ impl Duplex for DuplexStream {
     }
 }
 
-/// Serves one connection of a server; the first has the number 0.
+/// Serves one connection, by its number from 0.
 type Serve = dyn Fn(usize, DuplexStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
-/// A server whose connections are pipes.
+/// A server whose connections are in-memory pipes.
 pub(crate) struct Server {
     serve: Box<Serve>,
     connections: AtomicUsize,
@@ -80,7 +80,7 @@ impl Server {
         })
     }
 
-    /// A server that passes each request to `answer`.
+    /// Creates a server that passes each request to `answer`.
     pub(crate) fn answering<F>(
         max_streams: u32,
         answer: impl Fn(Asked) -> F + Clone + Send + Sync + 'static,
@@ -113,9 +113,7 @@ impl Server {
     }
 }
 
-/// A request that the server has received.
 pub(crate) struct Asked {
-    /// The connection's number.
     number: usize,
     /// Number of earlier requests, on all connections.
     pub(crate) request: usize,
@@ -130,7 +128,6 @@ impl Asked {
         self.say(body);
     }
 
-    /// Responds with `body`.
     pub(crate) fn say(mut self, body: impl Into<Bytes>) {
         let mut stream = self.respond.send_response(Response::new(()), false).unwrap();
         stream.send_data(body.into(), true).unwrap();
@@ -182,7 +179,7 @@ async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
     client.clone().open(asked, Admission::New(Claimant::Own)).await.map_err(|unopened| unopened.failure)
 }
 
-/// Sends one request and returns the body of the response.
+/// Sends a request and returns the body of the response.
 async fn ask(client: &Arc<Client>) -> Result<String, Failure> {
     let mut opened = open(client).await?;
     let mut read = Vec::new();
@@ -219,7 +216,7 @@ async fn requests_beyond_the_stream_limit_get_further_connections() {
         let server = Server::answering(max_streams, move |asked| {
             let all_there = all_there.clone();
             async move {
-                // If requests waited for each other, they would exceed the time limit.
+                // If the requests waited for each other, they would exceed the time limit.
                 sleep(3 * SECOND).await;
                 all_there.wait().await;
                 asked.answer().await;
@@ -233,7 +230,7 @@ async fn requests_beyond_the_stream_limit_get_further_connections() {
                 answer.unwrap();
             }
         }
-        // Idle connections are used again.
+        // Idle connections are reused.
         assert_eq!(server.connections(), 10);
     }
 }
@@ -255,7 +252,7 @@ async fn full_connection_is_used_again_when_a_stream_has_ended() {
     assert!(server.connections() <= 3, "{}", server.connections());
 }
 
-/// A server whose first connection stops reading after `answered` requests.
+/// Creates a server whose first connection stops reading after `answered` requests.
 fn stalled(answered: usize) -> Arc<Server> {
     Server::new(move |number, stream| async move {
         let mut connection = Builder::new().handshake(stream).await.unwrap();
@@ -265,7 +262,7 @@ fn stalled(answered: usize) -> Arc<Server> {
             answers.spawn(Asked { number, request, respond, close: Arc::default() }.answer());
         }
         if answered > 0 {
-            // Sends the last response.
+            // Gives the last response time to be sent.
             let _ = tokio::time::timeout(SECOND, connection.accept()).await;
         }
         std::future::pending::<()>().await;
@@ -309,7 +306,6 @@ async fn stream_on_a_dead_connection_ends() {
     assert!(begun.elapsed() <= PING_INTERVAL + PING_TIMEOUT + SECOND);
 }
 
-/// A dead idle connection is noticed before the next request uses it.
 #[tokio::test(start_paused = true)]
 async fn connection_that_dies_while_idle_is_not_used_again() {
     let server = stalled(1);
@@ -461,7 +457,7 @@ async fn write_frame(stream: &mut DuplexStream, kind: u8, flags: u8, id: u8, pay
     stream.write_all(&[&head, payload].concat()).await.unwrap();
 }
 
-/// Reads frames up to one of this kind.
+/// Reads up to the end of the first frame of this kind.
 async fn read_until(stream: &mut DuplexStream, kind: u8) {
     loop {
         let mut head = [0; 9];
@@ -474,7 +470,6 @@ async fn read_until(stream: &mut DuplexStream, kind: u8) {
     }
 }
 
-/// Responds with 200 on stream `id`.
 async fn answer_by_hand(stream: &mut DuplexStream, id: u8, text: &[u8]) {
     write_frame(stream, HEADERS, 4, id, &[0x88]).await;
     write_frame(stream, DATA, 1, id, text).await;
@@ -487,7 +482,7 @@ async fn request_after_the_last_stream_of_a_goaway_is_sent_again() {
         (1, 2, false, true),
         (3, 0, false, false),
         (3, 2, false, false),
-        // The server may have seen the request, but the connection ended without a byte of a response.
+        // The server may have seen the request, but no byte of a response has arrived.
         (3, 0, true, true),
         (3, 2, true, true),
     ] {
@@ -513,7 +508,7 @@ async fn request_after_the_last_stream_of_a_goaway_is_sent_again() {
     }
 }
 
-/// The request is being sent when the server closes the connection.
+/// The server closes the connection while the request is being sent.
 #[tokio::test(start_paused = true)]
 async fn request_during_a_goaway_gets_a_new_connection() {
     let server = Server::new(move |number, mut stream| async move {
@@ -538,7 +533,7 @@ async fn response_heads_have_the_same_limit_as_in_http1() {
     for (length, is_taken) in
         [(20 << 10, true), (http1::MAX_HEAD - 1, true), (http1::MAX_HEAD, true), (http1::MAX_HEAD + 1, false)]
     {
-        // Tests long and short values, since HTTP/2 counts more for each field.
+        // One long value, then many short ones, for which HTTP/2 counts an overhead per field.
         for value in [4000, 1] {
             let server = Server::answering(100, move |mut asked| async move {
                 let mut response = Response::new(());
@@ -584,7 +579,7 @@ async fn error_says_that_a_head_is_too_long() {
     assert!(failure.message().contains("headers that are too long"), "{failure}");
 }
 
-/// Frames without data do not show that the model is still writing.
+/// Empty frames do not show that the model is still writing.
 #[tokio::test(start_paused = true)]
 async fn empty_frames_are_not_data() {
     let server = Server::answering(100, |mut asked| async move {
@@ -630,7 +625,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
     assert!(failure.message().contains("too much"), "{failure}");
 }
 
-/// The check sees bytes that the runtime does not know about yet.
+/// The runtime does not know about these bytes yet.
 #[tokio::test]
 async fn check_of_an_idle_connection_sees_bytes_that_just_arrived() {
     use std::io::Write as _;

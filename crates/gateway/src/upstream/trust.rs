@@ -1,4 +1,4 @@
-//! [`Trust`]: decides whether connections to an upstream may be kept.
+//! [`Trust`]: whether connections to an upstream may be reused.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
-/// Time for which every request to an upstream that has sent unsolicited bytes gets a new connection.
+/// After unsolicited bytes, how long each request gets a new connection.
 pub(super) const WITHOUT_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Whether connections to an upstream may be kept. All threads share it.
+/// Whether connections to an upstream may be reused. All threads share it.
 ///
-/// An upstream that sends bytes that no request asked for may do so again just as a request is written, and the bytes
-/// would be read as the response to that request. So its connections are not kept for the next [`WITHOUT_KEEP_ALIVE`].
+/// An upstream that has sent unsolicited bytes may do so again just when a request is written, and the bytes would be
+/// read as the response to that request. Its connections are therefore not reused for [`WITHOUT_KEEP_ALIVE`].
 #[derive(Debug)]
 pub(super) struct Trust {
     /// The upstream's name.
@@ -23,18 +23,18 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Trust in `upstream`, initially intact.
+    /// Creates intact trust in `upstream`.
     pub(super) fn new(upstream: String, unsolicited: Counter) -> Self {
         Self { upstream, lost_until: Mutex::default(), unsolicited }
     }
 
-    /// Whether connections may be kept.
+    /// Whether connections may be reused.
     pub(super) fn holds(&self) -> bool {
         let lost_until = *self.lost_until.lock();
         lost_until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Stops trusting the upstream for a while, because it has sent bytes that no request asked for.
+    /// Suspends the reuse of connections because the upstream has sent unsolicited bytes.
     pub(super) fn lose(&self) {
         let until = Instant::now() + WITHOUT_KEEP_ALIVE;
         *self.lost_until.lock() = Some(until);

@@ -1,9 +1,9 @@
-//! [`Experience`]: observations about one means of enforcement for one model, by client.
+//! [`Experience`]: what was observed about one kind of constraint for one model, by client.
 //!
-//! One client's requests must not decide what is enforced for other clients. So a refusal counts only for the tools of
-//! the request and for that client. For one client, the upstream lacks the means if it was refused for several sets of
-//! tools while no request with it was accepted, or if several responses in a row ignored it. For all clients, the means
-//! counts as lacking only after two clients have found this.
+//! One client's requests must not decide what is enforced for others. A refusal therefore counts only for that client
+//! and the request's tools. The constraint counts as unsupported for a client after refusals for several sets of tools
+//! without an accepted request in between, or after several consecutive responses that ignored it. It counts as
+//! unsupported for all clients once this has happened to two clients.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,50 +13,50 @@ use super::{Kind, REMEMBERED};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// Number of constrained responses in a row without the required call that show that the constraint is ignored. A
-/// single such response may be an accident: the server may be unable to enforce that schema.
+/// Number of consecutive responses without the required call that show that the constraint is ignored. A single one may
+/// be an accident: the server may be unable to enforce that particular schema.
 const IGNORED_IN_A_ROW: u32 = 3;
 
-/// Number of refusals for different tools, without an accepted request, that show that the means itself is refused.
+/// Number of refusals for different tools, without an accepted request, that show that the constraint itself is
+/// refused.
 const REFUSED_TOOLS: usize = 3;
 
-/// Number of clients that must have found the means to be lacking before this counts for all clients.
+/// Number of clients for which the constraint must have failed before it counts as unsupported for all.
 const WITNESSES: usize = 2;
 
-/// Maximum number of clients that are remembered, and of refused tools for each client.
+/// Maximum number of clients to track, and of refused sets of tools for each client.
 const MAX_CLIENTS: usize = 64;
 const MAX_REFUSED: usize = 32;
 
-/// Observations about one means.
+/// Observations about one kind of constraint.
 #[derive(Debug)]
 pub(super) struct Experience {
     pub(super) kind: Kind,
-    /// Time at which the upstream turned out to lack the means.
+    /// When the constraint turned out to be unsupported.
     lacking: Option<Instant>,
-    /// Time at which the upstream last accepted a request with the means.
+    /// When the upstream last accepted a request with the constraint.
     accepted: Option<Instant>,
     clients: HashMap<Owner, Client>,
 }
 
-/// Observations of one client.
+/// Observations about one client.
 #[derive(Debug)]
 struct Client {
     seen: Instant,
-    /// Time at which the upstream turned out to lack the means for this client.
+    /// When the constraint turned out to be unsupported for this client.
     lacking: Option<Instant>,
-    /// Number of responses in a row that ignored the constraint.
+    /// Number of consecutive responses that ignored the constraint.
     ignored: u32,
-    /// The tools for which the means was refused.
+    /// The tools with which the constraint was refused.
     refused: VecDeque<(Digest, Instant)>,
 }
 
-/// Which clients a new finding concerns.
+/// Which clients a new finding affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Nobody,
-    /// The tools of one request, or one client.
+    /// One client, perhaps only with the tools of one request.
     Client,
-    /// All clients.
     All,
 }
 
@@ -69,17 +69,17 @@ impl Experience {
         Self { kind, lacking: None, accepted: None, clients: HashMap::new() }
     }
 
-    /// Whether the upstream lacks the means for all clients.
+    /// Whether the constraint counts as unsupported for all clients.
     pub(super) fn is_lacking(&self) -> bool {
         self.lacking.as_ref().is_some_and(is_recent)
     }
 
-    /// Whether any refusal is remembered, so that a request's tools make a difference.
+    /// Whether `owner` has had refusals, so that a request's tools matter.
     pub(super) fn has_refusals(&self, owner: Owner) -> bool {
         self.clients.get(&owner).is_some_and(|client| !client.refused.is_empty())
     }
 
-    /// Whether the upstream lacks the means for a request from `owner` with these tools.
+    /// Whether the constraint counts as unsupported for a request from `owner` with these tools.
     pub(super) fn is_lacking_for(&self, owner: Owner, tools: Option<Digest>) -> bool {
         let is_refused = |client: &Client| {
             client.refused.iter().any(|(refused, when)| Some(*refused) == tools && is_recent(when))
@@ -89,13 +89,13 @@ impl Experience {
         self.is_lacking() || self.clients.get(&owner).is_some_and(of_client)
     }
 
-    /// Records that the upstream has accepted a request with the means.
+    /// Records that the upstream has accepted a request with the constraint.
     pub(super) fn accepted(&mut self) {
         self.accepted = Some(Instant::now());
     }
 
-    /// Records that the upstream has refused the means for these tools of `owner`, and has accepted the request without
-    /// the means.
+    /// Records that the upstream refused the constraint in a request from `owner` with these tools, and accepted the
+    /// request without it.
     pub(super) fn refused(&mut self, owner: Owner, tools: Digest) -> News {
         let now = Instant::now();
         let is_known = self.is_lacking_for(owner, Some(tools));
@@ -113,15 +113,15 @@ impl Experience {
         if is_known { News::Nobody } else { news }
     }
 
-    /// Records a completed response to a constrained request from `owner`. Responses to requests that were sent before
-    /// the upstream turned out to lack the means change nothing. With `may_change`, the means is no longer used once it
-    /// turns out to be ignored.
+    /// Records a complete response to a constrained request from `owner`. Ignored if the constraint already counts as
+    /// unsupported: the request was sent earlier. With `may_change`, the constraint is no longer used if this response
+    /// shows that it is ignored.
     pub(super) fn answered(&mut self, owner: Owner, is_kept: bool, may_change: bool) -> News {
         if self.is_lacking_for(owner, None) {
             return News::Nobody;
         }
         if is_kept {
-            // A client whose constraints are satisfied need not be remembered.
+            // A client for which constraints work need not be tracked.
             self.clients.entry(owner).and_modify(|client| client.ignored = 0);
             return News::Nobody;
         }
@@ -139,10 +139,10 @@ impl Experience {
         self.weigh(now)
     }
 
-    /// Evaluates a client's finding, and returns which clients it concerns.
+    /// Evaluates a client's new finding, and returns which clients it affects.
     fn weigh(&mut self, now: Instant) -> News {
         let is_witness = |client: &&Client| client.lacking.as_ref().is_some_and(is_recent);
-        // One client for which the means was refused and one whose responses ignored the means contradict each other.
+        // A client for which the constraint was refused and one for which it was ignored contradict each other.
         let was_refused = |client: &Client| client.refused.len() >= REFUSED_TOOLS;
         let (refused, ignored): (Vec<_>, Vec<_>) =
             self.clients.values().filter(is_witness).partition(|client| was_refused(client));
@@ -153,7 +153,7 @@ impl Experience {
         News::All
     }
 
-    /// The observations of `owner`. If there are too many clients, the least recently seen one is forgotten.
+    /// Returns the observations about `owner`. If there are too many clients, drops the one seen least recently.
     fn client(&mut self, owner: Owner) -> &mut Client {
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&owner) {
             let oldest = self.clients.iter().min_by_key(|(_, client)| client.seen).map(|(owner, _)| *owner);

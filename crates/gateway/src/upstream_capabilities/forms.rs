@@ -1,5 +1,5 @@
-//! [`LearnedForms`]: the forms of requests that an upstream accepts, by model. They are learned from its responses
-//! unless its settings specify them.
+//! [`LearnedForms`]: the form in which an upstream wants requests, by model. It is learned from responses unless the
+//! upstream's settings specify it.
 
 use std::{
     collections::HashMap,
@@ -12,26 +12,26 @@ use tokio::time::Instant;
 use super::{MAX_MODELS, REMEMBERED};
 use toolwire_pipeline::dialect::{Observed, ReasoningField};
 
-/// Learned forms, by the names of upstreams and the upstreams' names for models. All clients share the forms: each form
-/// means the same to the model, so what toolwire learns from one client's requests cannot harm another client.
+/// What was learned, by the names of upstreams and then by the upstreams' names for models. It applies to all clients:
+/// every form means the same to the model, so what one client's requests reveal cannot harm another client.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedForms {
     models: Mutex<HashMap<String, HashMap<String, Form>>>,
-    /// Whether anything was learned. Until then, requests skip the lookup.
+    /// Whether anything was learned. If not, requests skip the lookup.
     has_any: AtomicBool,
 }
 
-/// The known form of one model's requests.
+/// The known form of requests to one model.
 #[derive(Debug)]
 struct Form {
     sends_reasoning: bool,
-    /// Time at which roles were refused and the same request with joined messages was accepted.
+    /// When a request was refused for its messages' roles, and accepted with joined messages.
     refused_roles: Option<Instant>,
     changed: Instant,
 }
 
 impl LearnedForms {
-    /// The facts that are currently known about a model.
+    /// Returns what is currently known about a model.
     pub(super) fn about<'m>(&self, upstream: &str, model: impl FnOnce() -> &'m str) -> Observed {
         if !self.has_any.load(Ordering::Relaxed) {
             return Observed::default();
@@ -41,7 +41,7 @@ impl LearnedForms {
         form.map_or_else(Observed::default, Form::observed)
     }
 
-    /// Records that the model has answered with reasoning in this field.
+    /// Records in which field the model sends reasoning.
     pub(super) fn saw_reasoning(&self, upstream: &str, model: &str, field: ReasoningField) {
         let sends_reasoning = field == ReasoningField::Reasoning;
         // The other field is the default.
@@ -57,7 +57,7 @@ impl LearnedForms {
         }
     }
 
-    /// Records that the model has accepted a request with joined messages, after refusing it without joining.
+    /// Records that the model has accepted a request with joined messages, after refusing it with separate ones.
     pub(super) fn refused_roles(&self, upstream: &str, model: &str) {
         let mut models = self.models.lock();
         let form = self.new_form(&mut models, upstream, model);
@@ -72,12 +72,12 @@ impl LearnedForms {
         }
     }
 
-    /// Forgets everything learned about an upstream that another one has replaced.
+    /// Forgets everything that was learned about an upstream, because it was replaced.
     pub(crate) fn forget(&self, upstream: &str) {
         self.models.lock().remove(upstream);
     }
 
-    /// The entry of a model. Clients may invent names: if there are too many, the oldest is removed.
+    /// Returns the entry of a model. Clients may invent names, so the oldest entry is removed if there are too many.
     fn new_form<'m>(
         &self,
         models: &'m mut HashMap<String, HashMap<String, Form>>,

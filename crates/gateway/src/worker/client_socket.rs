@@ -1,4 +1,4 @@
-//! [`ClientSocket`]: a client's TCP connection. Writes fail if the client reads nothing for too long.
+//! [`ClientSocket`]: a client's TCP connection, on which writes fail if the client reads nothing for too long.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::stall::Stall;
 
-/// A client's TCP connection. TLS also writes through it, so TLS records have the same time limit.
+/// A client's TCP connection. TLS writes its records through it, so the time limit applies to them as well.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
     stream: TcpStream,
@@ -28,12 +28,12 @@ pub(super) struct ClientSocket {
 }
 
 impl ClientSocket {
-    /// Wraps `stream`. Writing fails when the client has read nothing for `write_timeout`.
+    /// Wraps `stream`. Writing fails after the client has read nothing for `write_timeout`.
     pub(super) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
         Self { stream, stall: Stall::new(write_timeout), is_stalled: Arc::default() }
     }
 
-    /// Becomes true when a write has failed because the client read nothing.
+    /// Returns a flag that is set when a write fails because the client read nothing.
     pub(super) fn stalled(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_stalled)
     }
@@ -53,12 +53,12 @@ impl ClientSocket {
         Ok((length > 0).then_some(byte[0]))
     }
 
-    /// Continues a pending write of `bytes`. Ready with an error if the client has read nothing for too long.
+    /// Continues a pending write of `bytes`. Fails if the client has read nothing for too long.
     ///
-    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not
-    /// achieve in time. So a write is attempted anyway, when the timer starts and when it expires. The kernel counts
-    /// whole packets, so a client that reads less than about 64 KiB in `limits.write_timeout` may still look like one
-    /// that reads nothing.
+    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve
+    /// in time. A write is therefore attempted anyway, when the timer starts and when it expires. Since the kernel
+    /// counts complete packets, a client that reads less than about 64 KiB within `limits.write_timeout` may still look
+    /// like one that reads nothing.
     fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if !self.stall.is_running()
             && let Some(written) = self.write_now(bytes)
@@ -72,7 +72,7 @@ impl ClientSocket {
         }))
     }
 
-    /// Writes directly, without the runtime. `None` if the socket accepts no bytes.
+    /// Writes directly, bypassing the runtime. `None` if the socket accepts no bytes.
     fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
         match rustix::io::write(&self.stream, bytes) {
             Err(Errno::AGAIN) => None,
@@ -108,7 +108,7 @@ impl AsyncWrite for ClientSocket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // TLS writes most records separately, and writing one slice costs the system less than a list of slices.
+        // TLS writes most records separately, and writing one slice costs the system less than writing a list of them.
         if let [slice] = slices {
             return self.poll_write(cx, slice);
         }

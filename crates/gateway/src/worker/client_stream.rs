@@ -1,4 +1,4 @@
-//! [`ClientStream`]: the bytes of a client's connection, over TCP or over TLS.
+//! [`ClientStream`]: a client's connection as a byte stream, over TCP or TLS.
 
 use std::{
     io::{self, IoSlice},
@@ -16,36 +16,34 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 
 use super::client_socket::ClientSocket;
 
-/// Time limit for a handshake, counted from the start of the connection.
+/// Time limit for a handshake, starting with the connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The first byte of a TLS connection: the record type of a handshake (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The bytes of a client's connection. The state of TLS is large, so it is boxed: a stream without TLS does not need
-/// the space.
+/// A client's connection as a byte stream. The TLS state is boxed because it is large, and streams without TLS do not
+/// need the space.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     Tcp(ClientSocket),
     Tls(Box<TlsStream<ClientSocket>>),
 }
 
-/// The reason why a connection does not begin with TLS.
+/// Why TLS was not established on a connection.
 #[derive(Debug)]
 pub(super) enum NoTls {
     /// The client has closed the connection, or reading from it fails.
     Gone,
     /// The client has sent something other than TLS.
     Plain(ClientSocket),
-    /// The handshake has failed.
     Failed(io::Error),
 }
 
 impl ClientStream {
-    /// Performs the handshake.
     ///
     /// # Errors
-    /// The reason why the handshake failed.
+    /// Returns why TLS was not established.
     pub(super) async fn accept(socket: ClientSocket, config: Arc<ServerConfig>) -> Result<Self, NoTls> {
         let handshake = async {
             match socket.peek().await {
@@ -61,12 +59,12 @@ impl ClientStream {
         timeout(HANDSHAKE, Box::pin(handshake)).await.unwrap_or_else(late)
     }
 
-    /// Whether `first`, the first bytes of a plain connection, begin TLS.
+    /// Whether `first`, the first bytes of a plain connection, look like the start of TLS.
     pub(super) fn is_handshake(first: &[u8]) -> bool {
         matches!(first, [HANDSHAKE_RECORD, 3, ..])
     }
 
-    /// Becomes true when a write has failed because the client read nothing.
+    /// Returns a flag that is set when a write fails because the client read nothing.
     pub(super) fn stalled(&self) -> Arc<AtomicBool> {
         match self {
             Self::Tcp(socket) => socket.stalled(),
@@ -83,7 +81,7 @@ impl ClientStream {
     }
 }
 
-/// Ready when a read may return data: the rest of a record that was read earlier, or data in the socket.
+/// Ready when a read may return data, either from a record that was read earlier or from the socket.
 fn poll_tls_ready(stream: &TlsStream<ClientSocket>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     match stream.get_ref() {
         (socket, session) if session.wants_read() => socket.poll_read_ready(cx),
@@ -100,8 +98,8 @@ impl AsyncRead for ClientStream {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(stream) => {
-                // An HTTP/2 connection is read after each write. The TLS session takes longer to find out that nothing
-                // has arrived.
+                // An HTTP/2 connection is read after each write. It is slower to discover in the TLS session that
+                // nothing has arrived.
                 ready!(poll_tls_ready(stream, cx))?;
                 Pin::new(stream.as_mut()).poll_read(cx, buffer)
             }
@@ -109,8 +107,8 @@ impl AsyncRead for ClientStream {
     }
 }
 
-/// Over TLS, a write may be accepted before the socket has taken all of the data. Once a flush is ready, the socket has
-/// taken everything.
+/// Over TLS, a write may be accepted before the socket has taken all of its data. The socket has taken everything once
+/// a flush is ready.
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {

@@ -9,23 +9,23 @@
 //!                                                       streaming: the response's bytes to the socket
 //! ```
 //!
-//! The first bytes determine the protocol over TLS too: a client that has negotiated HTTP/2 begins with its preface.
+//! The first bytes determine the protocol over TLS as well: a client that has negotiated HTTP/2 starts with its preface.
 //!
-//! hyper reads every request. It does not write a response that comes from an upstream: see [`http1`](toolwire_http1).
+//! hyper reads all requests but does not write responses from upstreams; see [`http1`](toolwire_http1).
 //!
-//! # Who decides that a connection persists
+//! # What decides whether a connection persists
 //!
 //! - hyper, based on the request: version, `Connection` in any form, `Content-Length` together with
-//!   `Transfer-Encoding`, a body that was not read to its end, a request that could not be read. For a response that
-//!   hyper does not write, it is asked ([`handover`](super::handover)).
-//! - `Service::begin` asks hyper to close if the body was not read, or the host is wrong, so that the response
-//!   announces it.
-//! - `Streaming` closes after an aborted response, or one whose end the client can only recognise by the end of the
-//!   connection.
-//! - During the drain, no connection persists. If file descriptors run out
-//!   ([`Shortage`](super::shortage::Shortage)), older connections do not persist.
+//!   `Transfer-Encoding`, a body that was not read to its end, or an invalid request. For a response that hyper does
+//!   not write, it is still asked ([`handover`](super::handover)).
+//! - `Service::begin`, which makes hyper announce the end of the connection if the body was not read or the host is
+//!   wrong.
+//! - `Streaming`, which closes the connection after an aborted response, or after one whose end the client can
+//!   recognize only by the end of the connection.
+//! - The drain, during which no connection persists, and a lack of file descriptors
+//!   ([`Shortage`](super::shortage::Shortage)), during which older connections do not.
 //!
-//! Each of these can only close a connection: none keeps a connection open that another one closes.
+//! Each of these can only close a connection. None keeps a connection open that another one closes.
 
 use std::{
     convert::Infallible,
@@ -58,13 +58,13 @@ use super::{
     streaming,
 };
 
-/// Time for which a client may continue to send after the last response on a connection.
+/// How long a client may continue to send after the last response on a connection.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The start of HTTP/2's connection preface, long enough to distinguish it from an HTTP/1 request.
+/// Start of the HTTP/2 connection preface, long enough to distinguish it from an HTTP/1 request.
 const HTTP2_PREFACE: &[u8] = b"PRI ";
 
-/// Number of bytes that are read before the protocol is known: enough for most requests with their bodies.
+/// Number of bytes to read before the protocol is known: enough for most requests including their bodies.
 const FIRST_READ: usize = 4 << 10;
 
 /// A response that hyper does not write.
@@ -74,7 +74,7 @@ type Handled = Response<HandledBody<ReplyBody, Answer>>;
 
 type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
-/// The response to a client that does not use TLS on a TLS listener.
+/// Response to a client that does not use TLS on a TLS listener.
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 43\r\n\
     connection: close\r\n\r\nThis port speaks TLS: the URL is https://.\n";
 
@@ -82,11 +82,11 @@ const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n
 enum Opening {
     Http1,
     Http2,
-    /// Neither protocol: the connection cannot be served.
+    /// With neither protocol, so it cannot be served.
     Neither,
 }
 
-/// Serves `stream` to its end, or, once `leave` is ready, until its open responses have ended.
+/// Serves `stream` to its end. Once `leave` is ready, only open responses continue.
 pub(super) async fn serve(
     (stream, peer): (TcpStream, SocketAddr),
     service: Arc<CurrentService>,
@@ -156,7 +156,7 @@ async fn open(stream: TcpStream, peer: IpAddr, service: &Service) -> Option<(Ope
     Some((opening, Rewind::new(stream).put_back(&first)))
 }
 
-/// Reads enough bytes to distinguish the protocols. Returns no bytes if the client closes the connection.
+/// Reads enough bytes to distinguish the protocols. Returns none if the client closes the connection.
 async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(FIRST_READ);
     loop {
@@ -185,7 +185,7 @@ async fn serve_http1(
                 let _ = poll_fn(|cx| Poll::Ready(Pin::new(&mut back).poll_shutdown(cx))).await;
                 return;
             }
-            // Bytes after the last request are no longer read.
+            // Bytes after the last request are ignored.
             Served::Over => {
                 client = back;
                 break;
@@ -219,7 +219,7 @@ async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut L
     }
 }
 
-/// Handles requests. Upstreams' responses are handed over.
+/// Returns the handler of requests, which hands over responses from upstreams.
 fn handler(
     service: Arc<CurrentService>,
     peer: IpAddr,

@@ -11,28 +11,27 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Number of writes between two readings of the clock.
 const WRITES: u8 = 8;
 
-/// [`WRITES`] writes in less than this time, 20,000 per second, are a flood: more than any reader can follow.
+/// [`WRITES`] writes in less time than this, or 20,000 per second, are a flood: more than anyone can read.
 const FLOOD: Duration = Duration::from_micros(400);
 
 /// Length of a pause during a flood.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Measures the rate of writes and pauses a flood.
+/// Measures the rate of writes, and inserts pauses during a flood.
 ///
-/// A write per token costs three system calls and wakes the client each time, which is acceptable at the speed of a
-/// model. A replay, or a response from a cache, can be ten times faster than any model; in that case, everything that
-/// arrives in the upstream's socket within a millisecond is read and written in one step. Nothing that has been read
-/// is held back.
+/// A write per token takes three system calls and wakes the client each time, which is acceptable at the speed of a
+/// model. A replay or a cached response can be ten times faster than any model. During such a flood, everything that
+/// reaches the upstream's socket within a millisecond is read and written at once. Bytes that have been read are never
+/// held back.
 #[derive(Debug, Default)]
 pub(super) struct FloodThrottle {
-    /// Time at which the count of writes began.
+    /// When counting of writes began.
     since: Option<Instant>,
     writes: u8,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl FloodThrottle {
-    /// Counts a write.
     pub(super) fn sent(&mut self) {
         self.writes += 1;
         if self.writes < WRITES {
@@ -45,7 +44,7 @@ impl FloodThrottle {
         self.writes = 0;
     }
 
-    /// Ready when the stream may be polled again, usually immediately.
+    /// Ready when the stream may be polled again, which is usually immediately.
     pub(super) fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));

@@ -1,23 +1,22 @@
-//! [`Handover`]: takes a client's connection over from hyper, so that toolwire's own code writes a response.
+//! [`Handover`]: takes a client's connection over from hyper, so that toolwire's own code can write a response.
 //!
 //! hyper knows everything that decides whether a connection persists (RFC 9112, sections 6.1, 9.3 and 9.6), but does
-//! not show it to a handler: with both `Content-Length` and `Transfer-Encoding`, for example, the request arrives
-//! without the former. So hyper is asked for the head of a response to the request. That head is caught before it
-//! reaches the socket, and [`ResponseEncoder`] follows it.
+//! not show it to handlers: if a request has both `Content-Length` and `Transfer-Encoding`, for example, the handler
+//! does not see the former. hyper is therefore asked to write the head of a response to the request. This head is
+//! intercepted before it reaches the socket, and [`ResponseEncoder`] takes over its decision.
 //!
 //! # The invariant
 //!
-//! From hyper's point of view, a handler that hands its response over never completes: it stays pending until hyper
-//! is asked for the head, and the body that it then returns never yields. Between [`Handover::hand_over`] and the end
-//! of [`until_handover`]:
+//! From hyper's point of view, a handler that hands over its response never completes: it stays pending until hyper is
+//! asked for the head, and then returns a body that never yields. Between [`Handover::hand_over`] and the end of
+//! [`until_handover`]:
 //!
-//! 1. Everything that hyper wrote before has been flushed, so responses keep their order.
-//! 2. Nothing that hyper writes reaches the socket: all of it goes into the caught head.
-//! 3. Every byte that was read and does not belong to the request is returned, in front of the bytes still in the
-//!    socket.
-//! 4. hyper is not polled again, and is dropped with its handler.
+//! 1. Everything that hyper has written before is flushed, so responses keep their order.
+//! 2. Nothing that hyper writes reaches the socket. All of it is collected as the head.
+//! 3. All bytes that were read but do not belong to the request are returned, in front of those still in the socket.
+//! 4. hyper is not polled again, and is dropped together with its handler.
 //!
-//! `connections_taken_over_lose_and_add_no_byte` tests all of these, with pipelined requests in any split.
+//! `connections_taken_over_lose_and_add_no_byte` tests these with pipelined requests, however they are split.
 
 use std::{
     convert::Infallible,
@@ -48,13 +47,13 @@ use toolwire_http1::ResponseEncoder;
 /// Expected maximum size in bytes of the head that hyper writes.
 const EXPECTED_HEAD: usize = 128;
 
-/// Shared by the handler, the socket and the task of an HTTP/1 connection. `T` is the response that is handed over.
+/// Shared by the handler, the socket and the task of an HTTP/1 connection. `T` is the type of responses to hand over.
 #[derive(Debug)]
 pub(super) struct Handover<T>(Arc<Mutex<State<T>>>);
 
 #[derive(Debug)]
 struct State<T> {
-    /// Whether the handler has a request without a response, or the body of the response has not ended.
+    /// Whether a request is waiting for its response, or the body of the response has not ended.
     is_handling: bool,
     /// Whether hyper has written bytes that the socket has not taken.
     is_unflushed: bool,
@@ -72,17 +71,16 @@ enum Stage<T> {
     Head(T, Vec<u8>),
 }
 
-/// The next step after hyper was polled.
+/// What to do after polling hyper.
 enum Next<T> {
-    /// Wait.
     Wait,
-    /// Poll hyper again, which is asked for the head.
+    /// Poll hyper again, to get the head.
     Poll,
-    /// Take the connection over and send this response.
+    /// Take over the connection and send this response.
     TakeOver(T, ResponseEncoder),
 }
 
-/// The body of a response that hyper writes. Its request counts as in progress until this is dropped.
+/// The body of a response that hyper writes. Its request counts as in progress until the body is dropped.
 #[derive(Debug)]
 pub(super) struct HandledBody<B, T> {
     body: B,
@@ -121,20 +119,20 @@ impl<B, T> Drop for HandledBody<B, T> {
     }
 }
 
-/// The reason why hyper no longer serves a connection.
+/// Why hyper no longer serves a connection.
 pub(super) enum Served<T> {
-    /// A response was handed over, which must be written with this encoder.
+    /// A response was handed over and must be written with this encoder.
     HandedOver(T, ResponseEncoder),
     /// The last response has been written, or the client has disconnected.
     Over,
-    /// The server is stopping, and no response is open.
+    /// The server is stopping and no response is open.
     Idle,
 }
 
-/// Serves requests on `client` with hyper, until `handler` hands a response over or the connection ends. Returns the
-/// connection, and the bytes that were read from it and not used.
+/// Serves requests on `client` with hyper, until `handler` hands over a response or the connection ends. Returns the
+/// connection, including any bytes that were read but not used.
 ///
-/// When `stopped` is ready, an idle connection ends immediately, and a busy one after its response.
+/// Once `stopped` is ready, an idle connection ends immediately, and a busy one after its response.
 pub(super) async fn until_handover<S, T, B, F>(
     client: S,
     handover: Handover<T>,
@@ -156,7 +154,7 @@ where
     let served = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
-            // A request that has already been received is handled, even if it is only refused.
+            // A request that has already been received is still handled, if only by a refusal.
             if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
                 super::connection::log_end(served);
                 return Poll::Ready(Served::Over);
@@ -200,13 +198,12 @@ impl<T> Clone for Handover<T> {
 }
 
 impl<T> Handover<T> {
-    /// Records that a request has arrived.
     pub(super) fn request_begins(&self) {
         self.0.lock().is_handling = true;
     }
 
-    /// Hands `response` over, and returns when hyper is asked for its head. The handler then returns a response whose
-    /// body never yields.
+    /// Hands over `response`, and returns when hyper is asked for its head. The handler must then return a response
+    /// whose body never yields.
     pub(super) async fn hand_over(&self, response: T) {
         self.0.lock().stage = Stage::HandedOver(response);
         // No waker is needed: the connection's task polls again when it wants the head.
@@ -217,14 +214,14 @@ impl<T> Handover<T> {
         .await;
     }
 
-    /// Whether no request is being handled, and all responses have been written.
+    /// Whether no request is being handled and all responses have been written.
     fn is_idle(&self) -> bool {
         let state = self.0.lock();
         !state.is_handling && !state.is_unflushed
     }
 
-    /// The next step after hyper was polled. Earlier responses are written completely first, even if the client reads
-    /// them slowly.
+    /// Decides what to do after polling hyper. Earlier responses are written completely first, even if the client reads
+    /// slowly.
     fn next(&self) -> Next<T> {
         let mut state = self.0.lock();
         if state.is_unflushed {

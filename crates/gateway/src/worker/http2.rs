@@ -1,10 +1,10 @@
-//! HTTP/2 connections. hyper serves them; this module adds the timeouts that hyper does not have.
+//! Serves HTTP/2 connections with hyper, and adds the timeouts that hyper does not have.
 //!
-//! hyper runs each stream as its own task. The task waits for the handler, for the next bytes of the response, or for
-//! the client to read the previous ones. The first two waits pass through this module, which records them ([`Waits`]);
-//! a task that waits although no wait is recorded is waiting for the client. If that lasts for `limits.write_timeout`,
-//! the stream is reset, or earlier if requests wait for an upstream meanwhile. A client that reads nothing of any
-//! stream is noticed at the socket ([`ClientSocket`](super::client_socket::ClientSocket)).
+//! hyper runs each stream as a task of its own. The task waits for the handler, for the next bytes of the response, or
+//! for the client to read the previous ones. The first two waits go through this module, which records them
+//! ([`Waits`]). If a task waits although nothing is recorded, it waits for the client. When that has lasted for
+//! `limits.write_timeout`, or less if requests wait for an upstream, the stream is reset. A client that reads nothing
+//! at all is noticed at the socket ([`ClientSocket`](super::client_socket::ClientSocket)).
 
 use std::{
     cell::Cell,
@@ -36,10 +36,10 @@ use super::{
     stall::Stall,
 };
 
-/// Maximum number of concurrent streams on one HTTP/2 connection.
+/// Maximum number of concurrent streams per connection.
 const MAX_STREAMS: u32 = 256;
 
-/// Serves an HTTP/2 client until there has been no request for [`IDLE`]. When the server stops, open streams
+/// Serves an HTTP/2 client until there have been no requests for [`IDLE`]. When the server stops, open streams
 /// continue, and a connection without open streams is closed.
 pub(super) async fn serve(
     stream: Rewind,
@@ -62,7 +62,7 @@ pub(super) async fn serve(
         .keep_alive_interval(IDLE)
         .serve_connection(TokioIo::new(stream), handler);
     let mut serving = pin!(serving);
-    // The connection is polled first, since it spawns the tasks that are waited for below.
+    // The connection is polled first, since it spawns the tasks for which the other branch waits.
     tokio::select! {
         biased;
         served = &mut serving => return served,
@@ -70,8 +70,7 @@ pub(super) async fn serve(
         () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
         () = streams.ended(Until::Forever) => {}
     }
-    // The connection ends by itself once the client has acknowledged the shutdown. The client has limited time to do
-    // so.
+    // The connection ends once the client has acknowledged the shutdown, for which it has limited time.
     let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
     tokio::select! {
         biased;
@@ -84,19 +83,19 @@ pub(super) async fn serve(
     }
 }
 
-/// The side that the task of a stream is waiting for.
+/// What the task of a stream waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// The client, as far as this module knows.
+    /// The client, since nothing else was recorded.
     Client,
-    /// The handler or the response.
+    /// The handler or the body of the response.
     Service,
-    /// Nothing: the stream is being aborted.
+    /// Nothing, since the stream is being aborted.
     Nothing,
 }
 
 thread_local! {
-    /// The side that the task being polled is waiting for.
+    /// What the task being polled waits for.
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Client) };
 }
 
@@ -110,7 +109,7 @@ impl Waits {
     }
 }
 
-/// The body of a response, which records when the task waits for it.
+/// The body of a response. It records when the task waits for it.
 #[derive(Debug)]
 struct Http2Body(reply::ReplyBody);
 
@@ -142,19 +141,19 @@ impl Drop for Http2Body {
     }
 }
 
-/// The condition for no longer waiting for the tasks of streams.
+/// How long to wait for the tasks of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// Until no task is left.
+    /// Until no tasks are left.
     Over,
     Forever,
 }
 
-/// The tasks of a connection's streams. They are aborted when the connection is dropped.
+/// The tasks of a connection's streams, which are aborted when the connection is dropped.
 #[derive(Debug)]
 struct Streams {
     service: Arc<CurrentService>,
-    /// Whether the client reads nothing of the whole connection.
+    /// Whether the client reads nothing at all on the connection.
     is_stalled: Arc<AtomicBool>,
     tasks: Mutex<JoinSet<()>>,
     /// Number of streams opened so far.
@@ -167,15 +166,14 @@ impl Streams {
         Self { service, is_stalled, tasks: Mutex::default(), begun: AtomicUsize::new(0) }
     }
 
-    /// Whether no stream is open.
     fn are_over(&self) -> bool {
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.is_empty()
     }
 
-    /// Waits until no stream has been open for `limit`, and for at most twice as long. hyper has no such timeout, not
-    /// even for a client that does not finish its preface.
+    /// Waits until there has been no open stream for `limit`, or for up to twice as long. hyper has no such timeout,
+    /// not even for clients that do not finish the preface.
     async fn unused_for(&self, limit: Duration) {
         let mut seen = None;
         loop {
@@ -189,7 +187,7 @@ impl Streams {
         }
     }
 
-    /// Removes tasks when they end.
+    /// Removes tasks as they end.
     async fn ended(&self, until: Until) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.lock();
@@ -205,7 +203,8 @@ impl Streams {
     }
 }
 
-/// Spawns the tasks. hyper stores a clone in each task, so the reference is weak: tasks do not keep themselves alive.
+/// Spawns the tasks of streams. hyper stores a clone in each task, so the reference is weak: tasks must not keep
+/// themselves alive.
 #[derive(Debug, Clone)]
 struct Spawner(Weak<Streams>);
 
@@ -234,10 +233,10 @@ struct Stream<F> {
     /// `None` once the task has ended.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
-    /// Like `stall`, but used while requests wait for an upstream.
+    /// Like `stall`, but for use while requests wait for an upstream.
     patience: Stall,
     service: Arc<CurrentService>,
-    /// Whether the client reads nothing of the whole connection.
+    /// Whether the client reads nothing at all on the connection.
     is_stalled: Arc<AtomicBool>,
 }
 
@@ -267,7 +266,7 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
 }
 
 impl<F> Stream<F> {
-    /// Whether the client has read nothing for so long that a slot at an upstream should not be kept for it.
+    /// Whether the client has read nothing for so long that its slot at an upstream should go to a waiting request.
     fn is_waited_for(&mut self, cx: &mut Context<'_>) -> bool {
         while self.patience.poll_expired(cx).is_ready() {
             if self.service.get().is_waited_for() {

@@ -1,4 +1,4 @@
-//! [`Worker`]: one thread of a server. It accepts connections, serves them, and shuts down gracefully.
+//! [`Worker`]: a thread of a server. It accepts connections, serves them, and shuts down gracefully.
 
 mod bounds;
 mod client_socket;
@@ -31,18 +31,18 @@ use tokio::{
 use self::shortage::Shortage;
 use super::current_service::CurrentService;
 
-/// Grace period in which aborted streams may still send their error event, and finished streams reach the client. Part
-/// of the drain timeout.
+/// Grace period in which aborted streams may still send their error event and finished streams may reach the client.
+/// Part of the drain timeout.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Maximum number of waiting connections of a listener that are accepted when the server stops. More may be opened
-/// meanwhile.
+/// Maximum number of waiting connections to accept per listener when the server stops. More may be opened in the
+/// meantime.
 const MAX_WAITING: usize = 4096;
 
 /// Interval at which idle connections to upstreams are checked.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// The listeners of a thread, and the service that handles their requests.
+/// The listeners of a thread, and the service for their requests.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
@@ -50,23 +50,22 @@ pub(super) struct Worker {
     at_end: AtEnd,
 }
 
-/// What happens at the end to connections that are still waiting to be accepted.
+/// What happens to waiting connections when the server stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtEnd {
-    /// Waiting connections are accepted, so that their requests are refused with a status: otherwise, closing the
-    /// sockets would reset them.
+    /// They are accepted so that their requests can be refused with a status. Closing the sockets would reset them.
     Accept,
-    /// Waiting connections are left to the next process, which shares the sockets.
+    /// They are left to the next process, which shares the sockets.
     Leave,
 }
 
 impl Worker {
-    /// A worker without listeners.
+    /// Creates a worker without listeners.
     pub(super) fn new(service: Arc<CurrentService>, at_end: AtEnd) -> Self {
         Self { listeners: Vec::new(), service, at_end }
     }
 
-    /// Serves until the drain begins, then drains. Dropping the future ends everything immediately.
+    /// Serves until the drain begins, and then drains. Dropping the future ends everything immediately.
     ///
     /// # Errors
     /// If the sockets cannot be registered with this thread's runtime.
@@ -113,7 +112,7 @@ impl Worker {
     }
 }
 
-/// The connections that are waiting to be accepted. The listener closes with the iterator.
+/// Accepts the connections that are waiting. The listener is closed with the iterator.
 fn waiting(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     // The runtime may not know about them yet.
     let listener = listener.into_std().ok();
@@ -132,11 +131,11 @@ async fn drain(service: &CurrentService, mut connections: JoinSet<()>) {
         return;
     }
     service.drain().cut();
-    // A client that does not read its error event in time does not receive it.
+    // After this, clients that have not read their error event do not receive it.
     let _ = timeout(farewell, closed).await;
 }
 
-/// The next connection on any of the listeners.
+/// Accepts the next connection on any of the listeners.
 fn poll_accept(listeners: &[TcpListener], cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
     for listener in listeners {
         if let Poll::Ready(accepted) = listener.poll_accept(cx) {

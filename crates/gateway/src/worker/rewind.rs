@@ -1,4 +1,4 @@
-//! [`Rewind`]: a client's connection to which read bytes can be returned, to be read again.
+//! [`Rewind`]: a client's connection to which bytes can be returned after reading, to be read again.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client_stream::ClientStream;
 
-/// Maximum number of bytes of further requests that are read while a response is sent. Any more bytes stay in the
-/// socket; in that case, only a failed write shows that the client has disconnected.
+/// Maximum number of bytes of further requests to read while a response is sent. More bytes stay in the socket; then
+/// only a failed write shows that the client has disconnected.
 const AHEAD: usize = 16 << 10;
 
-/// A client's connection with bytes that were put back.
+/// A client's connection, and bytes to read before those in its socket.
 #[derive(Debug)]
 pub(super) struct Rewind {
     stream: ClientStream,
@@ -24,23 +24,22 @@ pub(super) struct Rewind {
 }
 
 impl Rewind {
-    /// Wraps `stream`.
     pub(super) fn new(stream: ClientStream) -> Self {
         Self { stream, early: Bytes::new() }
     }
 
-    /// Becomes true when a write has failed because the client read nothing.
+    /// Returns a flag that is set when a write fails because the client read nothing.
     pub(super) fn stalled(&self) -> Arc<AtomicBool> {
         self.stream.stalled()
     }
 
-    /// Puts back the bytes that were `read` last. They are copied, so that their buffer, which may be large, can be
-    /// freed.
+    /// Returns the bytes that were `read` last. They are copied so that their buffer, which may be large, can be freed.
     pub(super) fn put_back(self, read: &[u8]) -> Self {
         Self { early: [read, &self.early].concat().into(), ..self }
     }
 
-    /// Ready when the client has disconnected, with the reason. Bytes that it sends until then are kept.
+    /// Ready when the client has disconnected, with the reason. Bytes that arrive before that stay available for
+    /// reading.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         while self.early.len() < AHEAD {
             if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
@@ -61,9 +60,9 @@ impl Rewind {
         Poll::Pending
     }
 
-    /// Shuts down the write side, then reads and discards everything that the client still sends. Ready when the
-    /// client has closed its side: if a socket is closed with unread bytes in it, the connection is reset, and a
-    /// reset may destroy the end of a response that the client has not read yet (RFC 9112, section 9.6).
+    /// Shuts down writing, and then reads and discards everything that the client still sends. Ready when the client
+    /// has closed its side. Closing a socket with unread bytes would reset the connection, which may destroy the end of
+    /// a response that the client has not read yet (RFC 9112, section 9.6).
     pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
             return Poll::Ready(());
@@ -92,7 +91,7 @@ impl AsyncRead for Rewind {
         buffer.put_slice(self.early.get(..length).unwrap_or_default());
         self.early.advance(length);
         if self.early.is_empty() {
-            // Even an empty view would keep the buffer allocated.
+            // Even an empty slice would keep the buffer allocated.
             self.early = Bytes::new();
         }
         Poll::Ready(Ok(()))

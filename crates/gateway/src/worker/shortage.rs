@@ -1,9 +1,8 @@
 //! [`Shortage`]: makes room on a thread when file descriptors run out.
 //!
-//! Every connection takes a file descriptor, even one that never sends a request, and no key is needed for that. So
-//! when few descriptors are left, connections that wait for a request are closed, the oldest half of them first, and
-//! connections that wait to be accepted get their turn. A response needs another descriptor for its upstream, for
-//! which some are reserved.
+//! Each connection takes a file descriptor, even one that never sends a request, for which no key is needed. When few
+//! descriptors are left, the older half of the connections that wait for a request is closed, so that connections
+//! waiting to be accepted get their turn. Some descriptors are reserved for upstreams, since each response needs one.
 
 use std::{
     io,
@@ -27,26 +26,26 @@ use tokio::{
 
 use super::{super::drain::SignalFuture, bounds::GOODBYE};
 
-/// Pause after a failed `accept`, and after connections were asked to close: longer than they need to close.
+/// How long to wait after a failed `accept`, and after asking connections to close: longer than they take to close.
 pub(super) const PAUSE: Duration = GOODBYE.saturating_add(Duration::from_millis(50));
 
-/// Interval at which the log may report that connections cannot be accepted.
+/// Minimum interval between log lines about connections that cannot be accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Fraction of the descriptors that is reserved for upstreams and files: 1/`RESERVE`.
+/// 1/`RESERVE` of the descriptors is reserved for upstreams and files.
 const RESERVE: u64 = 8;
 
-/// Notices when descriptors run out, and asks connections of its thread to close.
+/// Detects when descriptors run out, and asks the thread's connections to close.
 #[derive(Debug)]
 pub(super) struct Shortage {
-    /// The first descriptor of the reserve. The system always assigns the lowest free descriptor, so when this one is
-    /// assigned, all lower ones are in use.
+    /// The first descriptor of the reserve. The system always assigns the lowest free descriptor, so all lower ones are
+    /// in use when this one is assigned.
     reserve: Option<u64>,
     /// The number of the next connection.
     next: u64,
     leaving: Arc<Leaving>,
     logged: Option<Instant>,
-    /// Number of failures that the log has not reported yet.
+    /// Number of failures that have not been logged.
     failures: u64,
 }
 
@@ -69,7 +68,7 @@ impl Shortage {
         Self { reserve, next: 0, leaving: Arc::default(), logged: None, failures: 0 }
     }
 
-    /// Counts a connection that is about to be served. `drain`: becomes ready when the server stops.
+    /// Counts a connection that is about to be served. `drain` becomes ready when the server stops.
     pub(super) fn accepted(&mut self, drain: SignalFuture) -> Leave {
         let number = self.next;
         self.next += 1;
@@ -77,7 +76,7 @@ impl Shortage {
         Leave { drain, number, leaving: Arc::clone(&self.leaving), notified }
     }
 
-    /// Time for which no further connection should be accepted after `stream`, the newest one. `None` while there are
+    /// Returns how long to wait after accepting `stream` before accepting the next connection. `None` while there are
     /// enough descriptors.
     pub(super) fn after(&mut self, stream: &TcpStream) -> Option<Duration> {
         let reserve = self.reserve?;
@@ -97,8 +96,8 @@ impl Shortage {
         self.log(Some(error));
     }
 
-    /// Asks the older half of the connections that have not been asked yet to close. Returns `false` if there are no
-    /// such connections.
+    /// Asks the older half of those connections to close that have not been asked before. Returns `false` if there are
+    /// none.
     fn make_room(&mut self) -> bool {
         let below = self.leaving.below.load(Ordering::Relaxed);
         let half = (self.next - below) / 2;
@@ -128,14 +127,14 @@ impl Shortage {
     }
 }
 
-/// Whether the error says that the process or the system has no descriptor left: `EMFILE` or `ENFILE`.
+/// Whether the process or the system has run out of descriptors: `EMFILE` or `ENFILE`.
 fn is_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE].contains(&errno))
 }
 
-/// Ready when a connection should close as soon as no response is open: the server stops, or descriptors run out.
+/// Ready when a connection should close after its open responses, because the server stops or descriptors run out.
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct Leave {
@@ -155,7 +154,7 @@ impl Future for Leave {
         if this.drain.poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        // Read after the registration, so that a change in between is not missed.
+        // Checked after the registration, so that no change in between is missed.
         while *this.number >= this.leaving.below.load(Ordering::Acquire) {
             if this.notified.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
@@ -172,7 +171,7 @@ mod tests {
 
     use super::{super::super::drain::Drain, *};
 
-    /// The numbers of the connections that should close.
+    /// Returns the numbers of the connections that should close.
     fn leaving(all: &mut [Pin<Box<Leave>>]) -> Vec<usize> {
         let ready = |leave: &mut Pin<Box<Leave>>| leave.as_mut().now_or_never().is_some();
         all.iter_mut().enumerate().filter_map(|(number, leave)| ready(leave).then_some(number)).collect()

@@ -1,7 +1,7 @@
 //! [`run`]: sends an upstream's response to an HTTP/1 client.
 //!
-//! Everything that is available at one moment is sent in one write: the chunk's size, the data and, for the last
-//! chunk, the end of the body. [`ResponseEncoder`] produces the bytes.
+//! Everything that is available at a time is sent in one write: the chunk's size, the data and, for the last chunk, the
+//! end of the body. [`ResponseEncoder`] produces the bytes.
 
 use std::{
     cell::RefCell,
@@ -21,10 +21,10 @@ use super::{flood_throttle::FloodThrottle, rewind::Rewind};
 use crate::{answer::AnswerBody, drain::Drain, reply, yield_now};
 use toolwire_http1::ResponseEncoder;
 
-/// Number of writes after which other connections of the thread get a turn.
+/// Number of writes after which the thread's other connections get a turn.
 const MAX_WRITES: usize = 8;
 
-/// Maximum number of bytes of a thread's write buffer that are kept between two writes.
+/// Maximum number of bytes of a thread's write buffer that stay allocated between two writes.
 const KEPT_BUFFER: usize = 128 << 10;
 
 /// A response that is being sent.
@@ -33,7 +33,7 @@ pub(super) struct Streaming {
     client: Rewind,
     answer: Pin<Box<AnswerBody>>,
     encoder: ResponseEncoder,
-    /// The response's head, which is sent together with the first data.
+    /// The head of the response, which is sent together with the first data.
     head: Vec<u8>,
     /// Bytes that the socket has not taken yet.
     unsent: Bytes,
@@ -43,14 +43,14 @@ pub(super) struct Streaming {
 }
 
 thread_local! {
-    /// Buffer in which a write is assembled; nothing stays in it.
+    /// The buffer in which writes are assembled. Nothing stays in it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Waits for `answer` and sends it. Returns the connection, and whether it persists.
+/// Reads `answer` and sends it. Returns the connection, and whether it persists.
 ///
 /// # Errors
-/// If the client disconnects before the end, or reads nothing for too long.
+/// If the client disconnects before the end or reads nothing for too long.
 pub(super) async fn run(
     mut client: Rewind,
     mut answer: Pin<Box<AnswerBody>>,
@@ -106,7 +106,7 @@ impl Streaming {
                 Poll::Ready(true) => self.answer.as_mut().take(),
                 Poll::Ready(false) => BytesMut::new(),
                 Poll::Pending if self.head.is_empty() => return self.client.poll_gone(cx).map(Err),
-                // This does not happen, since a response is committed only when it has data; it would do no harm.
+                // Does not happen, since a response is committed only when it has data, but would be harmless.
                 Poll::Pending => {
                     self.unsent = std::mem::take(&mut self.head).into();
                     continue;
@@ -121,7 +121,7 @@ impl Streaming {
         Poll::Pending
     }
 
-    /// Ready when the socket has taken all bytes that were sent.
+    /// Ready when the socket has taken all bytes.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let written = ready!(Pin::new(&mut self.client).poll_write(cx, &self.unsent))?;

@@ -11,7 +11,6 @@ use tokio::{
 use super::*;
 use crate::worker::{client_socket::ClientSocket, client_stream::ClientStream, rewind::Rewind};
 
-/// The body of a response.
 enum Echo {
     /// Written by hyper.
     Path(Option<Bytes>),
@@ -34,7 +33,7 @@ impl Body for Echo {
     }
 }
 
-/// Answers each request with its path. If the path begins with `/own`, the response is handed over.
+/// Answers each request with its path. If the path starts with `/own`, the response is handed over.
 async fn echo_paths(stream: TcpStream) {
     let socket = ClientSocket::new(stream, Duration::from_secs(60));
     let mut client = Rewind::new(ClientStream::Tcp(socket));
@@ -91,7 +90,7 @@ async fn responses(requests: &[u8], cuts: &[usize]) -> Vec<String> {
     bodies
 }
 
-/// Parses responses with the crate's own reader.
+/// Parses responses with toolwire's own reader.
 fn bodies(mut read: &[u8]) -> Vec<String> {
     let mut bodies = Vec::new();
     while !read.is_empty() {
@@ -111,7 +110,7 @@ fn bodies(mut read: &[u8]) -> Vec<String> {
     bodies
 }
 
-/// A request with a body that looks like another request.
+/// Creates a request whose body looks like another request.
 fn request(path: &str, is_chunked: bool, is_last: bool) -> String {
     let connection = if is_last { "connection: close\r\n" } else { "" };
     let hidden = "GET /hidden HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -148,7 +147,7 @@ proptest! {
     }
 }
 
-/// Everything that hyper writes after a handover is caught, in any number of writes.
+/// This holds however many writes hyper uses.
 #[tokio::test]
 async fn nothing_that_hyper_writes_after_a_handover_reaches_the_client() {
     let (mut near, mut far) = tokio::io::duplex(1024);
@@ -172,7 +171,7 @@ async fn nothing_that_hyper_writes_after_a_handover_reaches_the_client() {
     assert_eq!(seen, b"before");
 }
 
-/// A head that hyper has not written completely ends the connection: nothing is assumed.
+/// The missing headers are unknown, so nothing can be assumed about the connection.
 #[tokio::test]
 async fn an_incomplete_head_of_hyper_closes_the_connection() {
     let (near, _far) = tokio::io::duplex(1024);
