@@ -31,7 +31,6 @@ impl AdminError {
         Self { status, code: code.into(), message: message.into(), path, retry_after, allow, more: None }
     }
 
-    /// 400: the body is invalid.
     pub(crate) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
         Self {
             path: path.map(str::to_owned),
@@ -50,7 +49,6 @@ impl AdminError {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what} `{name}`"))
     }
 
-    /// 405.
     pub(super) fn method(method: &Method, allow: &'static str) -> Self {
         let message = format!("{method} is not allowed for this path; it allows {allow}");
         let error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
@@ -62,12 +60,10 @@ impl AdminError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
-    /// 403.
     pub(super) fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
-    /// 429.
     pub(crate) fn too_many(message: &str, retry_after: u64) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
         Self { retry_after: Some(retry_after), ..error }

@@ -149,7 +149,6 @@ struct AdminResponse {
 }
 
 impl AdminResponse {
-    /// 200 with this JSON.
     fn json(body: Value) -> Self {
         Self { status: StatusCode::OK, body: Some(body), file: Bytes::new(), headers: Vec::new() }
     }
@@ -468,7 +467,6 @@ fn event_stream(
     response
 }
 
-/// The response to OPTIONS.
 fn options(methods: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = reply::options(methods, access);
     put_headers(response.headers_mut());
@@ -512,12 +510,10 @@ fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Resu
     }
 }
 
-/// Returns the required boolean `key`.
 fn required_switch(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<bool, AdminError> {
     switch_of(object, key)?.ok_or_else(|| AdminError::invalid(format!("`{key}` is missing"), Some(key)))
 }
 
-/// `{"ok": true}`
 fn ok() -> AdminResponse {
     AdminResponse::json(json!({"ok": true}))
 }

@@ -116,7 +116,6 @@ impl SavedSettings {
         Ok(paths)
     }
 
-    /// Returns the response to a change of `paths`.
     pub(super) fn changed(&self, paths: &[String]) -> AdminResponse {
         let saved = self.saved();
         let settings = saved.config.settings();

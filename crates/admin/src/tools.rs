@@ -13,7 +13,6 @@ use toolwire_gateway::observe::Metrics;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::conversation::{Call, CallOutput};
 
-/// Maximum duration of a test.
 const MAX_TEST: Duration = Duration::from_secs(20);
 
 pub(super) fn list(execution: Option<&Execution>, metrics: &Metrics) -> Value {

@@ -94,7 +94,6 @@ pub enum Part {
     Path,
     /// The response does not have the format of the dialect.
     Dialect,
-    /// The server fails.
     Server,
 }
 

@@ -175,8 +175,8 @@ pub(super) struct AskAgain {
     had_hosted: bool,
     /// The constraint that the latest request uses.
     constrained: Option<Kind>,
-    /// Constraints of requests that were refused in this response. If the upstream accepts a request without them, they
-    /// caused the refusal.
+    /// Constraints in requests that the upstream refused during this response. If it accepts a request without them,
+    /// they caused the refusal.
     dropped: Vec<Kind>,
     /// Digest of the tools in the latest request that was built here.
     tools: Option<Digest>,

@@ -17,7 +17,6 @@ use toolwire_pipeline::failure::{Failure, Kind};
 
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// A JSON response.
     Json(Value),
     /// The stream of the program's calls.
     Calls(CallStream),

@@ -48,7 +48,6 @@ pub struct Reloaded {
 /// Why a reload failed. The previous configuration stays in use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
-    /// The configuration is invalid.
     #[error("the configuration was not reloaded: {}", first_error(.0))]
     Invalid(Vec<Problem>),
     /// The server is shutting down.

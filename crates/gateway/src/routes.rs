@@ -254,7 +254,6 @@ pub(super) enum ProgramPath {
     Heartbeat(String),
     /// The stream of a registration's calls.
     Calls(String),
-    /// The result of a call.
     Result(String, String),
 }
 

@@ -50,7 +50,6 @@ pub trait Watch: Send {
 pub struct Opening<'a> {
     /// The request's id in logs and in `x-request-id`.
     pub id: &'a str,
-    /// The client's dialect.
     pub dialect: ClientDialect,
     /// The client's request as it was sent.
     pub body: &'a Bytes,

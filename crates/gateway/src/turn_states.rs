@@ -212,7 +212,6 @@ impl OwnStates {
         while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
     }
 
-    /// Creates the keeper for the response to `conversation`.
     pub(super) fn keeper(self, conversation: &Conversation) -> Keeper {
         Keeper { answered: conversation.answered_turn(), states: self }
     }

@@ -152,7 +152,6 @@ pub(super) fn check_json(headers: &HeaderMap) -> Result<(), Failure> {
     Err(failure.with_param("content-type"))
 }
 
-/// Returns the host to which the request is addressed.
 pub fn host(head: &request::Parts) -> Option<&str> {
     hosts(head).next()
 }

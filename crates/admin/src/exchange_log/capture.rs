@@ -134,7 +134,6 @@ pub(super) enum Next {
     Over {
         is_cut: bool,
     },
-    /// The contents were dropped.
     Dropped,
 }
 

@@ -178,7 +178,7 @@ impl ExchangeRecord {
         self.course().first_content_millis = Some(millis(after));
     }
 
-    /// Updates the amount of text.
+    /// Updates how much text the client has received.
     pub(crate) fn progressed(&self, text: &EmittedText, held: u64) {
         let mut course = self.course();
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
@@ -195,7 +195,6 @@ impl ExchangeRecord {
         course.end = Some(End { state: end.state, millis: end.millis, finish: name(end.finish), failure });
     }
 
-    /// Records the start of a hosted call.
     pub(super) fn hosted_began(&self, call: &CallRecord, hop: usize) {
         let mut course = self.course();
         course.hosted_count += 1;

@@ -57,7 +57,6 @@ struct ChatContent {
 
 #[derive(Debug)]
 enum Part {
-    /// A complete event.
     Event(&'static str, String),
     /// Text that may still grow. All that was added since a reader's last read becomes one event.
     Text(Saying, String),
@@ -109,7 +108,6 @@ impl Chat {
         Self { id, mark, redactor, content: Mutex::default(), moved: Notify::new() }
     }
 
-    /// The id of the exchange.
     pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
     }

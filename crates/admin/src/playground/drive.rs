@@ -272,7 +272,7 @@ impl Telling {
         }
     }
 
-    /// Passes on the complete call unless this has been done.
+    /// Passes on the complete call, unless it was passed on before.
     fn call_complete(&mut self, chat: &Chat, index: u32) {
         if let Some(Call { saying: Saying::Input(id, name), arguments }) = self.calls.remove(&index) {
             chat.event("tool_use", &json!({"toolCall": call(&id, &name, &arguments)}));

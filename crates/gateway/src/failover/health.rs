@@ -64,7 +64,7 @@ struct Target {
     /// Number of failures since the last success.
     failures: usize,
     /// The first client since the last success whose request was answered with an error. `has_two_witnesses` says
-    /// whether another client followed.
+    /// whether the same has since happened to another client.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
     /// Number of ejections since the last success.

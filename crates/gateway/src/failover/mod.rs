@@ -152,7 +152,6 @@ impl<T: 'static> Attempts<T> {
         self.begin = None;
     }
 
-    /// Records that the response has content.
     pub(super) fn has_content(&mut self) {
         if self.are_open() {
             self.shared.health.began(self.request());
@@ -169,8 +168,8 @@ impl<T: 'static> Attempts<T> {
     }
 
     /// Returns the failure to report in place of `failure` after the last target has failed, if all targets were
-    /// already ejected when the request arrived. It says when the client may retry because a target may have recovered.
-    /// Otherwise `None`: the client would only repeat what toolwire has just tried.
+    /// already ejected when the request arrived. It tells the client to retry once a target may have recovered. Otherwise
+    /// `None`: the client would only repeat what toolwire has just tried.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         if !self.plan.is_outage || !failure.may_succeed_elsewhere() {
             return None;

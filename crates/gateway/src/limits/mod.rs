@@ -283,8 +283,8 @@ impl Account {
         }
     }
 
-    /// Takes what the request needs. If a limit is exceeded, `allowance` returns what has been taken. The request
-    /// itself is taken last, since it cannot be returned.
+    /// Takes what the request needs. If a limit is exceeded, what was taken is returned when `allowance` is dropped.
+    /// The request itself is counted last, since it cannot be returned.
     fn take(&self, demand: RequestDemand, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
         let KeyLimits { streams, tokens_per_month, .. } = self.grant.limits;
         if demand.takes_place {

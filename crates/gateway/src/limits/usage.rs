@@ -40,7 +40,6 @@ impl Counts {
     }
 }
 
-/// Counts by configured model.
 pub type CountsByModel = BTreeMap<String, Counts>;
 
 /// All counts of a month, in the form in which they are saved.
@@ -191,7 +190,6 @@ impl Usage {
         (months.at(Month::of(now)).all, months.reserved)
     }
 
-    /// Returns the counts for the month of `now` by model.
     pub(super) fn models(&self, now: u64) -> CountsByModel {
         self.months.lock().at(Month::of(now)).models.clone()
     }

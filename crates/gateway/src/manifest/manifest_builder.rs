@@ -107,7 +107,6 @@ impl ManifestBuilder {
         self.is_answered
     }
 
-    /// Records that the response failed.
     pub fn failed(&mut self, failure: &Failure) {
         self.manifest.about = format!("The response failed: {failure}.");
     }

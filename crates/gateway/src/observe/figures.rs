@@ -178,7 +178,6 @@ impl Figures {
 }
 
 impl Group {
-    /// Returns the sums of `name` for the minute `now`.
     fn sums(&mut self, name: &str, now: u64) -> &mut Sums {
         // `now` is smaller if the clock has been set back.
         if now > self.current.number {

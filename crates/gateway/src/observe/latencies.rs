@@ -72,7 +72,6 @@ fn bucket(time: Duration) -> u8 {
     u8::try_from((shift + 1) * STEPS + ((micros >> shift) & (STEPS - 1))).unwrap_or(u8::MAX)
 }
 
-/// Returns the middle of a bucket.
 fn middle(bucket: u8) -> Duration {
     let (octave, step) = (u32::from(bucket) / STEPS, u32::from(bucket) % STEPS);
     let Some(shift) = octave.checked_sub(1) else { return Duration::from_micros(step.into()) };

@@ -38,7 +38,6 @@ use super::{
 /// Label for names without a label of their own.
 pub(super) const OTHER: &str = "other";
 
-/// All metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -313,7 +312,6 @@ impl Metrics {
         self.series.attempts.get_or_create(&attempts::Labels { target: target.to_owned(), outcome }).inc();
     }
 
-    /// Sets the number of ejected targets.
     pub(crate) fn ejected_targets(&self, count: usize) {
         self.series.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
     }

@@ -63,7 +63,6 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
-/// Returns the singular or plural of `noun`.
 pub fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }

@@ -40,7 +40,6 @@ const RESPONSE_HEADERS: [HeaderName; 5] = [
 
 #[derive(Debug)]
 pub(super) struct Prepared<'c> {
-    /// The configured model.
     pub(super) model: &'c Model,
     /// The model's name in the request, if there is one.
     pub(super) asked: Option<String>,

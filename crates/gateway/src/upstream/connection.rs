@@ -60,7 +60,6 @@ pub(super) struct Http1Body {
 pub(super) enum AfterBody {
     /// Another request may be sent on it.
     Reusable(Connection),
-    /// Close it.
     Close,
     /// Close it because bytes followed the response. It would have been reusable otherwise.
     Unsolicited,

@@ -98,8 +98,8 @@ enum Authorization {
     Client(Arc<Redactor>),
 }
 
-/// The account of a client that has been replaced. Dropping the last reference to an account waits until its session
-/// has been refreshed, which a thread that serves streams must not do.
+/// The account of a client that has been replaced. Dropping the last reference to an account waits for a running
+/// refresh of its session, which a thread that serves streams must not do.
 #[derive(Debug)]
 pub(super) struct ReplacedAccount(Arc<Account>);
 

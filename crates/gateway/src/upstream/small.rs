@@ -30,7 +30,6 @@ pub(crate) enum GetError {
     /// The upstream did not respond.
     #[error("{}", innermost(.0.as_ref()))]
     NoAnswer(#[source] Box<dyn Error + Send + Sync>),
-    /// The status is not 200.
     #[error("status {0}")]
     Status(StatusCode),
     /// The body of the response cannot be read.

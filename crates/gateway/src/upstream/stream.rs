@@ -20,7 +20,6 @@ use toolwire_net::proxied::TcpConnection;
 
 /// A byte stream in both directions.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
-    /// The underlying socket, if there is one.
     fn socket(&self) -> Option<&TcpStream>;
 
     /// Whether bytes that were read from the socket earlier are still buffered.

@@ -65,7 +65,6 @@ enum Stage<T> {
     /// Nothing was handed over.
     #[default]
     Hyper,
-    /// A response was handed over.
     HandedOver(T),
     /// hyper is asked for its head, which is collected here.
     Head(T, Vec<u8>),

@@ -228,7 +228,6 @@ where
     }
 }
 
-/// The task of a stream.
 struct Stream<F> {
     /// `None` once the task has ended.
     future: Option<Pin<Box<F>>>,

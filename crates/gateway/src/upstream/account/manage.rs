@@ -35,7 +35,6 @@ impl Managed {
         self.0.upstream()
     }
 
-    /// The file with the session.
     pub fn file(&self) -> Option<&Path> {
         self.0.file().map(|file| file.path())
     }

@@ -44,8 +44,8 @@ pub use manage::{Managed, Status};
 /// How long before its expiry a token is renewed. Meanwhile, requests use the old token.
 const AHEAD: u64 = 600;
 
-/// Minimum interval between two refreshes of a session, whatever the clock and the upstream say. Within it, only a
-/// session refreshed by another process is used.
+/// Minimum interval between two refreshes of a session, whatever the clock and the upstream say. Within it,
+/// toolwire only looks for a session that another process has refreshed.
 const REST: Duration = Duration::from_secs(30);
 
 /// How long to wait after a failed attempt. Doubled after each further failure, up to the maximum below.
