@@ -122,7 +122,6 @@ fn target(config: &Config, object: &Map<String, Value>) -> Result<(Arc<Upstream>
     Ok((Arc::clone(upstream), model))
 }
 
-/// Reads a number between 1 and `max`.
 fn number(object: &Map<String, Value>, key: &'static str, max: u64) -> Result<u64, AdminError> {
     let number = object.get(key).and_then(Value::as_u64);
     let number =

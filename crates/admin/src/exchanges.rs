@@ -47,7 +47,6 @@ fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
     json!({"exchanges": rows, "more": has_more, "kept": listed.kept, "keep": log.max(), "since": log.since()})
 }
 
-/// Returns the complete record of one exchange.
 pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     Ok(AdminResponse::json(find(log, id)?.json()))
 }

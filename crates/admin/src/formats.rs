@@ -27,7 +27,6 @@ use toolwire_pipeline::{
 /// Maximum size in bytes of a text to analyse.
 const MAX_TEXT: usize = 256 << 10;
 
-/// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
 
 /// Maximum size in bytes of the preview of a response in one client dialect.

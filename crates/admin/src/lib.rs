@@ -153,7 +153,6 @@ impl AdminResponse {
         Self { status: StatusCode::OK, body: Some(body), file: Bytes::new(), headers: Vec::new() }
     }
 
-    /// 204 without a body.
     fn nothing() -> Self {
         Self { status: StatusCode::NO_CONTENT, body: None, file: Bytes::new(), headers: Vec::new() }
     }
@@ -165,7 +164,6 @@ impl AdminResponse {
             .with(header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\""))
     }
 
-    /// The head of an event stream response.
     fn event_stream() -> Self {
         let headers = vec![(header::CONTENT_TYPE, reply::EVENT_STREAM)];
         Self { status: StatusCode::OK, body: None, file: Bytes::new(), headers }

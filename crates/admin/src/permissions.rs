@@ -77,7 +77,6 @@ pub(super) fn extend(execution: &Execution, id: &str) -> Result<AdminResponse, A
     Ok(AdminResponse::json(json!({"request_id": id, "expires_at": expires})))
 }
 
-/// Deletes a remembered rule.
 pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<AdminResponse, AdminError> {
     match execution.permissions().revoke(id).await.map_err(not_kept)? {
         true => Ok(AdminResponse::nothing()),
@@ -85,7 +84,6 @@ pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<AdminRespo
     }
 }
 
-/// Sets whether all questions are approved automatically.
 pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
     execution.permissions().set_auto_approve(enabled).await.map_err(not_kept)?;

@@ -21,7 +21,6 @@ use toolwire_gateway::{
 };
 
 impl Admin {
-    /// Serves a request for the API or the page.
     pub(super) async fn serve(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         match request.route.kind {
             ExtensionRouteKind::Api => self.administer(request).await,

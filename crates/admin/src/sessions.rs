@@ -11,7 +11,6 @@ use ring::{
 use tokio::time::Instant;
 use toolwire_pipeline::wire::hex;
 
-/// Maximum age of a session.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Maximum number of sessions. Beyond it, the least recently used session ends.
@@ -110,7 +109,6 @@ impl Session {
     }
 }
 
-/// Returns the digest of a token or key.
 pub(super) fn digest_of(bytes: &[u8]) -> Digest {
     digest(&SHA256, bytes).as_ref().try_into().unwrap_or_default()
 }

@@ -15,7 +15,6 @@ use toolwire_config::{
 };
 use toolwire_pipeline::wire::{hex, suggest::nearest_names};
 
-/// Maximum number of problems in an error.
 const MAX_PROBLEMS: usize = 50;
 
 /// Maximum length of a problem's message in characters.

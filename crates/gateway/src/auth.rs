@@ -94,7 +94,6 @@ struct Holder {
     is_revoked: bool,
 }
 
-/// All keys, shared by all threads.
 #[derive(Debug)]
 pub struct Keys {
     shared: Arc<Shared>,
@@ -115,7 +114,6 @@ struct Shared {
 #[derive(Debug)]
 struct Entries {
     config: Arc<Config>,
-    /// Entries read from the file.
     saved: Vec<ClientKey>,
 }
 

@@ -24,7 +24,6 @@ impl Betas {
         joined(names, MAX_BETAS).map(Self)
     }
 
-    /// Adds the features to those in `headers`.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         let configured: Vec<String> =
             headers.get_all(BETA).iter().flat_map(names).map(str::to_owned).collect();

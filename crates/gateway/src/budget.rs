@@ -38,7 +38,6 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves 0 bytes.
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0 }
     }

@@ -20,7 +20,6 @@ use toolwire_pipeline::{
 #[derive(Debug)]
 pub(super) struct Command {
     turn: Arc<HostedTurn>,
-    /// The configured name of the command.
     name: String,
     description: String,
 }

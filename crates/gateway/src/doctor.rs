@@ -40,7 +40,6 @@ pub struct Diagnosis {
     pub upstream: String,
     /// The URL that was requested.
     pub address: String,
-    /// How long the request took.
     pub took: Duration,
     pub verdict: Result<Health, Fault>,
     /// Possible problems, although the upstream works.
@@ -71,11 +70,9 @@ impl fmt::Display for Health {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     pub part: Part,
-    /// A message of a few words.
     pub message: String,
 }
 
-/// The part of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// No request can be built from the configuration.
@@ -185,7 +182,6 @@ fn is_missing(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
 }
 
-/// Explains an error status.
 async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
     let (part, message) = match status {
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {

@@ -59,7 +59,6 @@ impl Drain {
         let _ = self.begun.give();
     }
 
-    /// Ends all open responses.
     pub(super) fn cut(&self) {
         // Called by every thread, but logged once.
         if self.cut.give() {
@@ -67,7 +66,6 @@ impl Drain {
         }
     }
 
-    /// Whether new requests are accepted.
     pub fn is_serving(&self) -> bool {
         !self.begun.is_given()
     }

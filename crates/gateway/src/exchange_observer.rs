@@ -33,7 +33,6 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct ExchangeBegin<'a> {
     pub exchange: &'a ExchangeId,
-    /// The model that the client requested.
     pub model: &'a str,
     /// A short fingerprint of the client's key, or its name.
     pub key: Option<&'a str>,
@@ -41,7 +40,6 @@ pub struct ExchangeBegin<'a> {
     pub client: &'static str,
     pub upstream: &'a str,
     pub upstream_dialect: &'static str,
-    /// The model's name at the upstream.
     pub upstream_model: &'a str,
     /// Whether the exchange begins with a request to the upstream.
     pub asks_upstream: bool,
@@ -52,7 +50,6 @@ pub struct ExchangeBegin<'a> {
 #[derive(Debug)]
 pub struct HopResult<'a> {
     pub finish: &'a str,
-    /// Token counts of the hop.
     pub usage: Value,
     pub millis: u64,
     /// Counts of the response so far.
@@ -63,9 +60,7 @@ pub struct HopResult<'a> {
 pub struct ExchangeEnd<'a> {
     /// `done`, `error` or `cancelled`.
     pub state: &'static str,
-    /// The failure's code.
     pub code: Option<&'a str>,
-    /// The failure's message.
     pub message: Option<&'a str>,
     pub finish: &'a str,
     pub tally: &'a Tally,

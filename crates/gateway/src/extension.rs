@@ -51,7 +51,6 @@ pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
     /// Returns the route of a URL path. `None` if the path does not belong to the extension.
     fn route(&self, path: &str) -> Option<ExtensionRoute>;
 
-    /// Responds to a request for one of the extension's paths.
     fn respond<'r>(&'r self, request: ExtensionRequest<'r>) -> Responding<'r>;
 
     /// Returns an observer for an exchange that starts, or restarts with another model. `None` if it is not observed.

@@ -145,7 +145,6 @@ impl Queue {
         busy(format!("all {places} places at the upstream are taken and {waiting} requests wait"))
     }
 
-    /// Creates the permit for a slot that has been taken.
     fn permit(self: &Arc<Self>, claimant: Claimant) -> Permit {
         Permit { queue: Arc::clone(self), claimant }
     }

@@ -45,7 +45,6 @@ pub(super) struct Reloader {
     pub(super) reloads: Reloads,
     pub(super) requests: Requests,
     pub(super) services: Vec<Arc<CurrentService>>,
-    /// Addresses on which the server listens.
     pub(super) addresses: Vec<SocketAddr>,
     /// Waits for the last users of replaced stages and accounts.
     pub(super) retiring: JoinSet<()>,

@@ -11,7 +11,6 @@ use toolwire_execution::audit::unix_millis;
 /// Maximum number of queued requests. Further ones wait for space.
 const MAX_WAITING: usize = 16;
 
-/// Why the configuration is reloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadReason {
     Signal,
@@ -34,7 +33,6 @@ impl ReloadReason {
     }
 }
 
-/// The outcome of a successful reload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// How many configurations have been loaded, including the first.

@@ -212,7 +212,6 @@ pub(super) fn asks_stream(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair.eq_ignore_ascii_case("stream=true")))
 }
 
-/// The failure of a request for a stored response as a stream.
 pub(super) fn not_streamed() -> Failure {
     let message = "a stored response is not streamed; leave `stream` out";
     Failure::new(Kind::Request, message).with_param("stream")
@@ -236,7 +235,6 @@ pub(super) enum RecordInput {
     Found(Bytes),
 }
 
-/// Stores a response once it is complete.
 #[derive(Debug)]
 pub(super) struct ResponseKeeper {
     store: Arc<dyn Store>,

@@ -83,7 +83,6 @@ impl Opening<'_> {
     }
 }
 
-/// How an exchange ended.
 #[derive(Debug, Clone, Copy)]
 pub enum Ending<'a> {
     /// The complete response was passed to the client's connection.

@@ -45,7 +45,6 @@ pub(super) struct TurnStates {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Owner {
     client: store::Owner,
-    /// The upstream's name.
     upstream: Box<str>,
 }
 
@@ -218,7 +217,6 @@ impl OwnStates {
 }
 
 impl Keeper {
-    /// Which state must be stored.
     pub(super) fn wants(&self) -> WantsBack {
         self.states.wants
     }
@@ -292,7 +290,6 @@ impl Shelf {
         self.records.first_key_value().map(|(_, record)| record)
     }
 
-    /// Removes the oldest record, and returns its size in bytes.
     fn remove_oldest(&mut self) -> usize {
         let Some((number, record)) = self.records.pop_first() else { return 0 };
         for (id, _) in &record.state.calls {

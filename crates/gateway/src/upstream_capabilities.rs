@@ -126,7 +126,6 @@ pub(super) struct Subject {
     enforce: Enforce,
 }
 
-/// Why a constraint does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Refused,

@@ -70,8 +70,8 @@ impl HostNames<'_> {
     }
 }
 
-/// Checks a request to a listener that needs no key. `is_allowed` says that any page may send the request, or that its
-/// page is allowed.
+/// Checks a request to a listener that needs no key. `is_allowed` says whether any page may send the request, or
+/// its page is allowed.
 ///
 /// # Errors
 /// [`Kind::Forbidden`]

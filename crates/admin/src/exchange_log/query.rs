@@ -14,7 +14,6 @@ use toolwire_pipeline::{format::glob_matches, wire::suggest::suggest};
 /// Maximum length of a query in bytes.
 const MAX_BYTES: usize = 1024;
 
-/// Maximum number of terms of a query.
 const MAX_TERMS: usize = 16;
 
 /// For each field: its name in queries, its name in rows, and whether it is a number.

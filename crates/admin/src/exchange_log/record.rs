@@ -152,7 +152,6 @@ impl ExchangeRecord {
         &self.id.own
     }
 
-    /// Records a request to the upstream.
     pub(crate) fn hop_started(&self) {
         let after_millis = millis(self.begun.elapsed());
         let mut course = self.course();
@@ -301,7 +300,6 @@ impl ExchangeRecord {
         row
     }
 
-    /// The names of all called tools.
     pub(super) fn tools(&self) -> Vec<String> {
         let course = self.course();
         let own = course.client_calls.iter().filter_map(|call| call.name.clone());

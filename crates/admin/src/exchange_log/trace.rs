@@ -30,7 +30,6 @@ const MAX_FOLLOWED: usize = 32 << 10;
 /// Maximum number of rows of one exchange. The stored bytes could hold half a million empty events.
 const MAX_ROWS: u64 = 20_000;
 
-/// Number of steps read at once.
 const STEPS: usize = 64;
 
 pub(crate) struct Trace {
@@ -50,7 +49,6 @@ pub(crate) struct Trace {
     last_millis: u64,
     /// The number of the row since which text has been held back.
     held_since: Option<u64>,
-    /// Whether [`MAX_ROWS`] was reached.
     is_full: bool,
     max_analysed: usize,
     calls: Vec<Value>,

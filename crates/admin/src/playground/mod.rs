@@ -29,7 +29,6 @@ pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// Maximum number of chats, running or finished.
 const MAX_CHATS: usize = 128;
 
-/// The client name of requests from the console.
 pub(super) const CLIENT: &str = "console";
 
 /// All chats, by exchange id, shared by all threads.

@@ -10,7 +10,6 @@ use toolwire_pipeline::{
     dialect::{ClientDialect, UpstreamDialect},
 };
 
-/// Maximum number of messages of one request.
 const MAX_MESSAGES: usize = 1000;
 
 /// Maximum length of a model's name in bytes.

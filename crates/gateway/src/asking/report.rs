@@ -43,7 +43,6 @@ pub(super) struct QuestionReport<'c> {
     payer: Option<Arc<dyn Payer>>,
     /// Input and output tokens charged to the payer.
     spent: (u64, u64),
-    /// Why there is no answer.
     failure: Option<Failure>,
 }
 

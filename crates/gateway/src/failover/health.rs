@@ -202,7 +202,6 @@ impl Health {
         }
     }
 
-    /// Records a successful response.
     pub(super) fn succeeded(&self, Request { target, client, asked }: Request<'_>) {
         let mut targets = self.0.lock();
         let Some(health) = targets.get_mut(target) else { return };

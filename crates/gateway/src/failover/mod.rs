@@ -250,7 +250,6 @@ impl<T: 'static> Attempts<T> {
         Some(order)
     }
 
-    /// Records how the response ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Done => self.shared.judge(self.request(), None),

@@ -11,7 +11,6 @@ use toolwire_pipeline::conversation::{Conversation, Part, Role};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Way {
-    /// The name of the entry.
     pub(super) target: String,
     /// The entry's model: 0 for the requested model, and then the fallbacks in order.
     pub(super) model: usize,

@@ -5,7 +5,6 @@ use parking_lot::Mutex;
 
 const CLIENT: Claimant = Claimant::Own;
 
-/// The requests that were started.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn attempts(order: &[&str], retries: usize, settings: Settings) -> (Attempts<()>, Log) {

@@ -47,7 +47,6 @@ pub(super) struct Ledger {
     unread: Mutex<HashMap<Arc<str>, Unread>>,
 }
 
-/// Where counts are stored.
 enum CountsOf {
     /// On this instance alone.
     Instance(SavedCounts),
@@ -160,11 +159,9 @@ pub(super) struct RequestDemand {
     pub(super) input: u64,
     /// Maximum number of tokens in the response. `None` if unknown.
     pub(super) max_output: Option<u64>,
-    /// Number of choices in the response.
     pub(super) choices: u64,
     /// Whether the request counts as a response in progress.
     pub(super) takes_place: bool,
-    /// Whether the request is sent to a model.
     pub(super) counts_tokens: bool,
 }
 

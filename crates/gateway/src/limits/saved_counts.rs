@@ -34,7 +34,6 @@ impl Unread {
         Self { month, copies: [true; 2] }
     }
 
-    /// Whether a copy is still unread.
     pub(super) fn is_left(&self) -> bool {
         self.copies.contains(&true)
     }

@@ -71,7 +71,6 @@ impl MonthCounts {
 struct Months {
     current: (Month, MonthCounts),
     other: Option<(Month, MonthCounts)>,
-    /// Tokens reserved for responses in progress.
     reserved: u64,
 }
 

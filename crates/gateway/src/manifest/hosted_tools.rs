@@ -121,7 +121,6 @@ impl HostedTools {
         Ok(())
     }
 
-    /// The rules for calls to these tools.
     pub fn rules(&self) -> HostedRules {
         let defaults = HostedRules::default();
         HostedRules {
@@ -136,7 +135,6 @@ impl HostedTools {
 }
 
 impl HostedResult {
-    /// Extracts the results from these turns.
     pub(crate) fn all_of(turns: &[Turn]) -> Vec<Self> {
         let parts = turns.iter().flat_map(|turn| &turn.parts);
         let results = parts.filter_map(|part| match part {
@@ -148,7 +146,6 @@ impl HostedResult {
             .collect()
     }
 
-    /// The turn that contains the result.
     pub fn turn(&self) -> Turn {
         let Self { id, name, content, is_error } = self.clone();
         Turn::of(Role::Tool, vec![Part::Result(CallOutput { id, name, content, is_error })])

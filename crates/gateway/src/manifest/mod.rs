@@ -21,7 +21,6 @@ use toolwire_pipeline::{
 /// A folder with this file is a fixture.
 pub const MANIFEST: &str = "fixture.toml";
 pub const REQUEST: &str = "request.json";
-/// The upstream's body.
 pub(crate) const UPSTREAM: &str = "upstream.sse";
 /// Arrival times of the pieces of the upstream's body.
 pub const TIMES: &str = "upstream.times";
@@ -78,7 +77,6 @@ pub struct Manifest {
     pub(crate) formats: Vec<Definition>,
 }
 
-/// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The definition of this format is invalid.

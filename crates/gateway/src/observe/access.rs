@@ -222,7 +222,6 @@ impl Access {
         self.peer = Some(peer.to_canonical());
     }
 
-    /// Records the name of the client's key.
     pub(crate) fn shown_key(&mut self, name: Arc<str>) {
         self.key = Some(name);
     }
@@ -370,7 +369,6 @@ impl Access {
         self.outcome = outcome;
     }
 
-    /// Sets the counts of the response.
     pub(crate) fn counted(&mut self, tally: Tally) {
         self.tally = Some(tally);
     }

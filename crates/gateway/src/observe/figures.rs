@@ -244,7 +244,6 @@ impl Row {
     }
 }
 
-/// Sums over requests.
 #[derive(Debug, Default)]
 struct Sums {
     requests: u64,

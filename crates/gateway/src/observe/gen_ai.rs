@@ -93,7 +93,6 @@ pub(super) struct Measured<'m> {
 }
 
 metrics! {
-    /// The metrics of requests to models.
     struct ModelSeries;
 
     gen_ai_client_operation_duration_seconds: Family<Labels, Histogram>, "Time of requests to models, from sending them to the end of their responses", seconds;

@@ -101,7 +101,6 @@ impl Attempt {
     }
 }
 
-/// One request to an upstream.
 #[derive(Debug)]
 pub(crate) struct HopRecord {
     span: Span,
@@ -185,7 +184,6 @@ impl HopRecord {
         self.describe(end, number, purpose, first_chunk);
     }
 
-    /// Adds the outcome of the hop to its trace.
     fn describe(&mut self, end: &HopEnd<'_>, number: usize, purpose: Option<&str>, first_chunk: Option<f64>) {
         let trace = &mut self.attempt.trace;
         trace.set("toolwire.hop", || number as u64);

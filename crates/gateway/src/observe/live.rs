@@ -27,7 +27,6 @@ pub(crate) enum LiveState {
     Preparing,
     /// No content has arrived yet: the request is queued, or the model is working.
     Waiting,
-    /// Content is arriving.
     Streaming,
     /// Hosted tools are running between two requests to the upstream.
     Tools,
@@ -55,18 +54,15 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct LiveStart {
     pub(crate) id: String,
-    /// The model that the client requested.
     pub(crate) model: String,
     /// The client's name or the fingerprint of its key.
     pub(crate) key: Option<String>,
     /// The client's dialect.
     pub(crate) client: &'static str,
     pub(crate) is_stream: bool,
-    /// When the request arrived.
     pub(crate) begun: Instant,
 }
 
-/// A response in progress.
 #[derive(Debug)]
 struct LiveStream {
     start: LiveStart,
@@ -88,7 +84,6 @@ pub(crate) struct LiveEntry {
 }
 
 impl LiveStreams {
-    /// Adds a response to the list.
     pub(crate) fn begin(self: &Arc<Self>, start: LiveStart) -> LiveEntry {
         let stream = Arc::new(LiveStream {
             start,
@@ -122,12 +117,10 @@ impl LiveEntry {
         *self.stream.place() = (model.to_owned(), upstream.to_owned());
     }
 
-    /// Sets the number of requests to upstreams.
     pub(super) fn hops(&self, count: usize) {
         self.stream.hops.store(count as u64, Relaxed);
     }
 
-    /// Sets the time from the start to the first content.
     pub(super) fn first_content(&self, after: Duration) {
         let micros = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
         self.stream.first_content.store(micros, Relaxed);

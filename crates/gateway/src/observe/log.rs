@@ -29,7 +29,6 @@ use super::{
     untrusted_text::{MAX_VALUE, cleaned, clip, write_printable},
 };
 
-/// The format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Style {
     /// For people: one line of text.
@@ -133,7 +132,6 @@ impl Visit for Lists<'_> {
     fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
-/// Truncates all strings in `value`.
 fn clip_all(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > MAX_VALUE => *text = clip(text, MAX_VALUE).into_owned(),

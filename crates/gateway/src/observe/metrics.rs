@@ -159,7 +159,6 @@ impl Metrics {
         self.series.client_stalls.inc();
     }
 
-    /// Adds the counts of a response.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
             let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
@@ -238,7 +237,6 @@ impl Metrics {
         TraceMetrics { dropped: dropped.clone(), failed: failed.clone() }
     }
 
-    /// The metrics of the listeners' TLS.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         CertificateMetrics {
             expiry: self.series.tls_certificate_expiry_seconds.clone(),
@@ -247,7 +245,6 @@ impl Metrics {
         }
     }
 
-    /// The gauges of stored images.
     pub(crate) fn images(&self) -> ImageGauges {
         ImageGauges { count: self.series.images.clone(), bytes: self.series.image_bytes.clone() }
     }

@@ -37,12 +37,10 @@ impl Drop for PassedBody {
     }
 }
 
-/// Why a response is aborted.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct BrokenOff(Failure);
 
-/// The body of a response that is passed through.
 #[derive(Debug)]
 pub struct PassedBody {
     body: UpstreamBody,

@@ -19,14 +19,12 @@ use toolwire_pipeline::{
 /// Header that names the model if the body does not.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-toolwire-model");
 
-/// The name of a model in a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: String,
     written: Written,
 }
 
-/// Where the name is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Written {
     InHeader,

@@ -9,7 +9,6 @@ use memchr::memmem;
 /// Maximum size in bytes of the headers of a part.
 const MAX_HEADERS: usize = 8 << 10;
 
-/// Why a form is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FormError {
     #[error("the form's content type has no `boundary`")]

@@ -12,7 +12,6 @@ pub(crate) enum BodyRead {
     End,
 }
 
-/// Why a body was cut off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("{0}")]

@@ -41,7 +41,6 @@ pub(super) struct Connection {
     is_used: bool,
 }
 
-/// The body of a response that is being read.
 #[derive(Debug)]
 pub(super) struct Http1Body {
     connection: Connection,
@@ -193,8 +192,8 @@ impl Connection {
 impl Http1Body {
     /// Passes the next data to `on_data`, in the pieces into which the framing divides it.
     ///
-    /// Waits if only framing has arrived. Otherwise an upstream could send framing forever, and no timeout would
-    /// expire.
+    /// Keeps waiting if only framing has arrived: an upstream could otherwise send framing forever without causing a
+    /// timeout.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,

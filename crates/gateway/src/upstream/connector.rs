@@ -15,7 +15,6 @@ use toolwire_net::proxied::TcpConnector;
 /// Interval of TCP keep-alive probes, which detect dead connections.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Opens connections to an upstream.
 pub(super) trait Connect: fmt::Debug + Send + Sync {
     /// Opens a new connection.
     ///
@@ -24,7 +23,6 @@ pub(super) trait Connect: fmt::Debug + Send + Sync {
     fn connect(&self) -> Connecting<'_>;
 }
 
-/// A connection being opened.
 pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send + 'a>>;
 
 /// Connects within `connect_timeout`, which covers name resolution, TCP and TLS together.
@@ -82,10 +80,8 @@ impl Connect for Connector {
     }
 }
 
-/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// `connect_timeout` has passed.
     #[error("no connection in time")]
     TimedOut,
     /// The name could not be resolved, or the TCP or TLS connection failed.

@@ -162,7 +162,6 @@ impl Free {
         self.slot
     }
 
-    /// See [`Slot::retire`].
     pub(super) fn retire(&self) {
         self.slot.retire();
     }

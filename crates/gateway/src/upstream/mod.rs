@@ -87,7 +87,6 @@ pub(super) struct Client {
     authorization: Authorization,
 }
 
-/// How requests are authorized.
 #[derive(Debug, Clone)]
 enum Authorization {
     /// By the headers of the target, which contain the key, if there is one.
@@ -288,7 +287,7 @@ impl Client {
         let mut headers = request.headers().clone();
         put(&mut headers);
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        // The original request can be built, so it can also be built with a few more headers.
+        // The original request was valid, and a few more headers cannot make it invalid.
         let Ok(target) = Target::new(&self.upstream, method, uri, headers) else { return Arc::clone(self) };
         Arc::new(Self {
             upstream: Arc::clone(&self.upstream),
@@ -600,7 +599,6 @@ fn no_address(error: http::Error) -> Failure {
     Failure::new(Kind::Request, message).with_cause(error)
 }
 
-/// The start of a web page's content type.
 const HTML: &[u8] = b"text/html";
 
 /// Returns why the body of a response that is not a refusal cannot be read, if that is the case.

@@ -8,13 +8,12 @@ use super::innermost;
 use toolwire_http1::HeadError;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoResponse {
     /// The connection failed before any byte of the request was written.
     #[error("{0}")]
     Unsent(#[source] io::Error),
-    /// The connection was closed or failed. `is_silent` says that no byte of a response had arrived.
+    /// The connection was closed or failed. `is_silent` says whether no byte of a response had arrived.
     #[error("{error}")]
     Closed {
         #[source]
@@ -28,7 +27,7 @@ pub(super) enum NoResponse {
     /// The head of the response is invalid or too long.
     #[error("{0}")]
     Head(#[source] HeadError),
-    /// An HTTP/2 exchange failed. `is_unsent` says that the request was never passed to the connection.
+    /// An HTTP/2 exchange failed. `is_unsent` says whether the request never reached the connection.
     #[error("{}", innermost(error))]
     Http2 {
         #[source]
@@ -59,7 +58,6 @@ impl NoResponse {
         }
     }
 
-    /// Returns the failure to report to the client.
     pub(super) fn into_failure(self, upstream: &str) -> Failure {
         let (kind, what) = match &self {
             Self::Head(_) => (Kind::Protocol, "sent a response that is not valid HTTP"),

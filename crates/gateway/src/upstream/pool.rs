@@ -56,7 +56,6 @@ impl Lease {
 }
 
 impl Pool {
-    /// Creates a pool without connections.
     pub(super) fn new(connector: Arc<dyn Connect>, trust: Arc<Trust>) -> Self {
         Self { connector, trust, idle: Mutex::default(), shared: Mutex::default() }
     }

@@ -18,13 +18,11 @@ use toolwire_net::proxied::TcpConnector;
 #[derive(Debug)]
 pub(super) struct Small {
     http: legacy::Client<HttpsConnector<TcpConnector>, Full<Bytes>>,
-    /// Timeout of an exchange.
     limit: Duration,
     /// Maximum size of a response in bytes.
     max_body: usize,
 }
 
-/// Why there is no body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
     /// The upstream did not respond.

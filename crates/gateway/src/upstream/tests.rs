@@ -133,7 +133,6 @@ impl Asked {
         stream.send_data(body.into(), true).unwrap();
     }
 
-    /// Responds with this status and no body.
     pub(crate) fn refuse(mut self, status: StatusCode) {
         let mut response = Response::new(());
         *response.status_mut() = status;
@@ -179,7 +178,6 @@ async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
     client.clone().open(asked, Admission::New(Claimant::Own)).await.map_err(|unopened| unopened.failure)
 }
 
-/// Sends a request and returns the body of the response.
 async fn ask(client: &Arc<Client>) -> Result<String, Failure> {
     let mut opened = open(client).await?;
     let mut read = Vec::new();

@@ -15,7 +15,6 @@ pub(super) const WITHOUT_KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// read as the response to that request. Its connections are therefore not reused for [`WITHOUT_KEEP_ALIVE`].
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// The upstream's name.
     upstream: String,
     lost_until: Mutex<Option<Instant>>,
     /// Counts connections with unsolicited bytes.

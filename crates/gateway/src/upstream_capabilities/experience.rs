@@ -39,7 +39,6 @@ pub(super) struct Experience {
     clients: HashMap<Owner, Client>,
 }
 
-/// Observations about one client.
 #[derive(Debug)]
 struct Client {
     seen: Instant,

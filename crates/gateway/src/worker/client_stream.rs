@@ -30,7 +30,6 @@ pub(super) enum ClientStream {
     Tls(Box<TlsStream<ClientSocket>>),
 }
 
-/// Why TLS was not established on a connection.
 #[derive(Debug)]
 pub(super) enum NoTls {
     /// The client has closed the connection, or reading from it fails.

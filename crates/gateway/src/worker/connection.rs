@@ -78,7 +78,6 @@ type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 43\r\n\
     connection: close\r\n\r\nThis port speaks TLS: the URL is https://.\n";
 
-/// How a connection starts.
 enum Opening {
     Http1,
     Http2,

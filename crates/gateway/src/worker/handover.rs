@@ -62,7 +62,6 @@ struct State<T> {
 
 #[derive(Debug, Default)]
 enum Stage<T> {
-    /// Nothing was handed over.
     #[default]
     Hyper,
     HandedOver(T),
@@ -75,7 +74,6 @@ enum Next<T> {
     Wait,
     /// Poll hyper again, to get the head.
     Poll,
-    /// Take over the connection and send this response.
     TakeOver(T, ResponseEncoder),
 }
 

@@ -187,7 +187,6 @@ impl Streams {
         }
     }
 
-    /// Removes tasks as they end.
     async fn ended(&self, until: Until) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.lock();

@@ -60,7 +60,6 @@ pub(super) enum AtEnd {
 }
 
 impl Worker {
-    /// Creates a worker without listeners.
     pub(super) fn new(service: Arc<CurrentService>, at_end: AtEnd) -> Self {
         Self { listeners: Vec::new(), service, at_end }
     }

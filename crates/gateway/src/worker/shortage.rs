@@ -41,7 +41,6 @@ pub(super) struct Shortage {
     /// The first descriptor of the reserve. The system always assigns the lowest free descriptor, so all lower ones are
     /// in use when this one is assigned.
     reserve: Option<u64>,
-    /// The number of the next connection.
     next: u64,
     leaving: Arc<Leaving>,
     logged: Option<Instant>,
@@ -49,7 +48,6 @@ pub(super) struct Shortage {
     failures: u64,
 }
 
-/// Which connections should close.
 #[derive(Debug, Default)]
 struct Leaving {
     /// Connections with a lower number should close.
@@ -87,7 +85,6 @@ impl Shortage {
         })
     }
 
-    /// Records that a connection could not be accepted.
     pub(super) fn failed(&mut self, error: &io::Error) {
         self.failures += 1;
         if is_of_descriptors(error) {

@@ -27,7 +27,6 @@ const MAX_WRITES: usize = 8;
 /// Maximum number of bytes of a thread's write buffer that stay allocated between two writes.
 const KEPT_BUFFER: usize = 128 << 10;
 
-/// A response that is being sent.
 #[derive(Debug)]
 pub(super) struct Streaming {
     client: Rewind,

@@ -90,7 +90,6 @@ impl Signal {
     }
 }
 
-/// Why an export was not accepted.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error(transparent)]

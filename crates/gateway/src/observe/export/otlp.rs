@@ -243,7 +243,6 @@ impl KeyValue {
     }
 }
 
-/// Converts a time to nanoseconds of Unix time.
 pub(super) fn nanos(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -262,13 +261,11 @@ pub(super) fn resource(service: &str, attributes: &[(String, String)]) -> Resour
     Resource { attributes: own.into_iter().chain(more).collect() }
 }
 
-/// Builds an export of spans.
 pub(super) fn traces(resource: &Resource, spans: impl Iterator<Item = SpanRecord>) -> TraceRequest {
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans: spans.map(span).collect() }];
     TraceRequest { resource_spans: vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }] }
 }
 
-/// Builds an export of metrics.
 pub(super) fn metrics(resource: &Resource, metrics: Vec<Metric>) -> MetricsRequest {
     let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics }];
     let resource = Some(resource.clone());

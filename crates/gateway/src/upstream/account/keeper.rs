@@ -89,7 +89,6 @@ impl Trouble {
 }
 
 impl Keeper {
-    /// Creates the keeper for an upstream with a configured session.
     pub(super) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
         let settings = upstream.account().filter(|settings| settings.has_session())?.clone();
         let file = settings.session.as_deref().map(SessionFile::new);

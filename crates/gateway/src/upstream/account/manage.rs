@@ -20,7 +20,6 @@ pub struct Status {
     pub expires_in: Option<i64>,
     /// Seconds since the access token was issued.
     pub refreshed_ago: Option<i64>,
-    /// Whether the session can be refreshed.
     pub is_refreshable: bool,
 }
 
@@ -30,7 +29,6 @@ impl Managed {
         Keeper::of(upstream).map(Self)
     }
 
-    /// The upstream's name.
     pub fn upstream(&self) -> &str {
         self.0.upstream()
     }

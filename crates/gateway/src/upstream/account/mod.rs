@@ -55,7 +55,6 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 /// Interval at which the file is checked for a new login.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
-/// The session of an upstream's account.
 #[derive(Debug)]
 pub(super) struct Account {
     shared: Arc<Shared>,
@@ -89,7 +88,6 @@ struct State {
     is_doubted: bool,
 }
 
-/// The session in use.
 #[derive(Debug)]
 pub(super) struct Live {
     kept: AccountSession,
@@ -234,7 +232,6 @@ impl Shared {
         Ok(Arc::new(Live { kept, headers }))
     }
 
-    /// Records the outcome of an attempt.
     fn end(&self, renewed: Result<AccountSession, Trouble>) {
         let unusable =
             |error: http::Error| Trouble::logged_out(format!("its session cannot be sent: {error}"));

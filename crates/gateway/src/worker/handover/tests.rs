@@ -12,7 +12,6 @@ use super::*;
 use crate::worker::{client_socket::ClientSocket, client_stream::ClientStream, rewind::Rewind};
 
 enum Echo {
-    /// Written by hyper.
     Path(Option<Bytes>),
     /// Handed over: hyper receives neither data nor an end.
     NeverYields,
