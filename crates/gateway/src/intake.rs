@@ -28,7 +28,7 @@ const SMALL: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     pub(super) limits: &'a Limits,
-    /// Maximum size in bytes for this kind of body, if it has its own.
+    /// Maximum size in bytes of this kind of body, if it has a limit of its own.
     pub(super) own_max: Option<usize>,
     pub(super) budget: &'a Arc<Budget>,
     pub(super) drain: &'a Drain,

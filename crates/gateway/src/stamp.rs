@@ -1,4 +1,4 @@
-//! The time and randomness that responses are stamped with.
+//! The time and the random seeds for responses.
 
 pub use toolwire_execution::audit::unix_time;
 

@@ -121,7 +121,7 @@ impl Chat {
         self.content.lock().is_over
     }
 
-    /// Whether the chat is stored from its start.
+    /// Whether the start of the chat is still stored.
     pub(super) fn is_whole(&self) -> bool {
         self.content.lock().dropped == 0
     }

@@ -146,7 +146,7 @@ pub(super) struct RawRequest {
     pub(super) method: Method,
     /// The path below the upstream's base URL, and the query.
     pub(super) path: String,
-    /// Headers that replace the standing ones, but not the configured ones.
+    /// Headers that replace the default ones, but not the configured ones.
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }

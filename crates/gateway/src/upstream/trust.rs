@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
-/// After unsolicited bytes, how long each request gets a new connection.
+/// How long each request gets a new connection after the upstream has sent unsolicited bytes.
 pub(super) const WITHOUT_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Whether connections to an upstream may be reused. All threads share it.
