@@ -10,7 +10,6 @@ use super::{AdminError, AdminResponse};
 use toolwire_config::{Config, Upstream, WILDCARD};
 use toolwire_gateway::{Bench, BenchRequest, BenchRun};
 
-/// Maximum number of streams in one run.
 const MAX_STREAMS: u64 = 200;
 
 /// Maximum number of tokens in one stream's response.

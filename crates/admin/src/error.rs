@@ -69,12 +69,10 @@ impl AdminError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
-    /// Adds the path of the invalid field.
     pub(super) fn at(self, path: &str) -> Self {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// Adds another member to the error.
     pub(super) fn with(self, key: &'static str, value: Value) -> Self {
         Self { more: Some(Box::new((key, value))), ..self }
     }

@@ -16,7 +16,6 @@ use toolwire_gateway::stamp::unix_time;
 /// Default number of exchanges in one response.
 const LIMIT: usize = 100;
 
-/// Maximum number of exchanges in one response.
 const MAX_LIMIT: usize = 500;
 
 #[derive(Debug, Default)]

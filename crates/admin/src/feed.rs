@@ -210,7 +210,6 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
     }
 }
 
-/// A connection that reads the feed.
 #[derive(Debug)]
 pub(super) struct Reader {
     feed: Arc<Feed>,

@@ -132,7 +132,6 @@ impl Admitted {
         matches!(self.path, AdminPath::Tools | AdminPath::Bench)
     }
 
-    /// Identifies the visitor to [`Chats`].
     fn mark(&self) -> SessionMark {
         self.visitor.mark()
     }
@@ -268,7 +267,6 @@ impl Admin {
         Ok(Ok(Admitted { path, visitor }))
     }
 
-    /// Closes all event streams.
     fn end_readers(&self) {
         self.feed.end_readers();
     }
@@ -499,7 +497,6 @@ fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     }
 }
 
-/// Returns the optional boolean `key`.
 fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<Option<bool>, AdminError> {
     match object.get(key) {
         None => Ok(None),

@@ -45,7 +45,6 @@ impl Sessions {
         Self { sessions: HashMap::new(), idle }
     }
 
-    /// Sets how long a session may be idle.
     pub(super) fn set_idle(&mut self, idle: Duration) {
         self.idle = idle;
     }

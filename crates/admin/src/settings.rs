@@ -62,7 +62,6 @@ impl SavedSettings {
         Self { folder: config.state_dir.clone(), saved, changing: Mutex::default() }
     }
 
-    /// Records that `config` is now in use.
     pub(super) fn reloaded(&self, config: &Arc<Config>) {
         self.replace(Saved::of(config));
     }

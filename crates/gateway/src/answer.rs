@@ -151,17 +151,14 @@ impl AnswerBody {
         }
     }
 
-    /// Sets which web pages may read the response.
     pub(super) fn grant(self: Pin<&mut Self>, grant: Grant) {
         *self.project().grant = grant;
     }
 
-    /// Which web pages may read the response.
     pub(super) fn granted(&self) -> &Grant {
         &self.grant
     }
 
-    /// The request's access log record.
     pub(super) fn access(self: Pin<&mut Self>) -> &mut Access {
         &mut self.project().flow.observers.access
     }

@@ -40,7 +40,6 @@ struct Attempt {
 }
 
 impl AttemptThrottle {
-    /// Allows up to `max` attempts per address.
     pub fn new(max: usize) -> Self {
         Self { max, by_address: HashMap::new() }
     }

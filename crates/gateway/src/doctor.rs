@@ -38,7 +38,6 @@ const ENDS: [&str; 6] = ["/v1", "/api/v1", "/openai/v1", "/api", "/v1beta", ""];
 #[derive(Debug)]
 pub struct Diagnosis {
     pub upstream: String,
-    /// The URL that was requested.
     pub address: String,
     pub took: Duration,
     pub verdict: Result<Health, Fault>,

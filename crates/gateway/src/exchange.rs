@@ -58,7 +58,6 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Whether a request is sent to an upstream.
     pub(super) fn asks_upstream(&self) -> bool {
         self.command.is_none() && self.made.is_none()
     }

@@ -36,7 +36,6 @@ pub struct ExchangeBegin<'a> {
     pub model: &'a str,
     /// A short fingerprint of the client's key, or its name.
     pub key: Option<&'a str>,
-    /// The client's dialect.
     pub client: &'static str,
     pub upstream: &'a str,
     pub upstream_dialect: &'static str,
@@ -52,7 +51,6 @@ pub struct HopResult<'a> {
     pub finish: &'a str,
     pub usage: Value,
     pub millis: u64,
-    /// Counts of the response so far.
     pub tally: &'a Tally,
 }
 

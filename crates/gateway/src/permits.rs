@@ -63,7 +63,6 @@ pub(super) struct Queue {
 struct Line {
     /// Number of slots that are taken: all of them, while requests wait.
     taken: usize,
-    /// Number of slots held by each client.
     holders: HashMap<Claimant, usize>,
     /// Waiting requests in order of arrival.
     waiting: VecDeque<Waiter>,

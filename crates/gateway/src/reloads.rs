@@ -16,7 +16,6 @@ pub enum ReloadReason {
     Signal,
     /// The configuration file, or a file to which it refers, has changed.
     FileChanged,
-    /// Requested through the admin API.
     Requested,
     /// Settings were saved through the admin API.
     SettingsSaved,
@@ -48,7 +47,6 @@ pub struct Reloaded {
 pub enum ReloadError {
     #[error("the configuration was not reloaded: {}", first_error(.0))]
     Invalid(Vec<Problem>),
-    /// The server is shutting down.
     #[error("toolwire is shutting down")]
     Stopping,
     /// Exchanges are being recorded, and the recorder could not mask new secrets.
@@ -103,7 +101,6 @@ impl Reloads {
         self.status.lock().generation
     }
 
-    /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.status.lock().config)
     }

@@ -61,7 +61,6 @@ pub enum ReplyBody {
     Elsewhere,
 }
 
-/// A complete body.
 #[derive(Debug)]
 pub struct Plain {
     bytes: Bytes,
@@ -212,7 +211,6 @@ pub(super) fn close(headers: &mut HeaderMap) {
     headers.append(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Removes the body, for a HEAD request.
 pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     if let ReplyBody::Plain(plain) = response.body_mut() {
         let length = HeaderValue::from(plain.bytes.len());

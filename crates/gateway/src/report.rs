@@ -124,7 +124,6 @@ impl ExchangeReport {
         if self.is_captured { MAX_CONTENT } else { 0 }
     }
 
-    /// Reports a request to the upstream.
     pub(super) fn hop_started(&mut self) {
         self.subject.hop += 1;
         self.hop = Some(Hop { begun: Instant::now(), is_published: false });
@@ -173,7 +172,6 @@ impl ExchangeReport {
         }
     }
 
-    /// Reports the end of the response.
     pub(super) fn ended(mut self, outcome: &Outcome, pipeline: &Pipeline, access: &Access) {
         let tally = pipeline.tally();
         let finish = match outcome {
@@ -355,7 +353,6 @@ pub fn usage(input: Option<u64>, output: Option<u64>) -> Value {
     Value::Object(known.collect::<Map<String, Value>>())
 }
 
-/// Converts a duration to whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -143,7 +143,6 @@ impl Route {
         }
     }
 
-    /// The route's name in logs and metrics.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Generate(endpoint) => endpoint.name,
@@ -178,7 +177,6 @@ impl Route {
         if matches!(self, Self::Image(_)) { files::PATH } else { path }
     }
 
-    /// The dialect of clients that use this route.
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Generate(endpoint) => endpoint.dialect,
@@ -214,7 +212,6 @@ impl Route {
         )
     }
 
-    /// Whether clients need a key for this route.
     pub(super) fn needs_key(&self) -> bool {
         !matches!(
             self,
@@ -231,7 +228,6 @@ impl Route {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtensionRoute {
-    /// The route's name in logs and metrics.
     pub name: &'static str,
     pub kind: ExtensionRouteKind,
 }
@@ -250,7 +246,6 @@ pub enum ExtensionRouteKind {
 pub(super) enum ProgramPath {
     Register,
     Registration(String),
-    /// Renews a registration.
     Heartbeat(String),
     /// The stream of a registration's calls.
     Calls(String),

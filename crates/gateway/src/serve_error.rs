@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr};
 
-/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("cannot listen on {address}: {error}")]
@@ -17,7 +16,6 @@ pub enum ServeError {
     /// An inherited socket can be reached from other machines, but clients need no key.
     #[error("the inherited socket listens on {0}, which others can reach; that needs `api_keys`")]
     Open(SocketAddr),
-    /// A thread or its runtime cannot be created.
     #[error("a thread cannot be started: {0}")]
     Thread(#[source] io::Error),
     /// TLS cannot be used as configured.

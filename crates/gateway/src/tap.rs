@@ -60,7 +60,6 @@ pub struct Opening<'a> {
     pub upstream: &'a Upstream,
     /// The request to the upstream, without authorization and configured headers.
     pub request: &'a UpstreamRequest,
-    /// The rules by which the response is read.
     pub rules: &'a Rules,
     /// The rules for calls to hosted tools, if the model has any.
     pub hosted: Option<&'a HostedRules>,

@@ -55,7 +55,6 @@ struct Memory {
     next: u64,
 }
 
-/// The state of one client at one upstream.
 #[derive(Debug, Default)]
 struct Shelf {
     /// By number. Later records have higher numbers.
@@ -82,7 +81,6 @@ pub(super) struct OwnStates {
     wants: WantsBack,
 }
 
-/// Stores the state of one response.
 #[derive(Debug)]
 pub(super) struct Keeper {
     states: OwnStates,
@@ -97,7 +95,6 @@ impl TurnStates {
         Self { memory: Arc::default(), max_bytes, ttl, store }
     }
 
-    /// Returns the same state with other limits.
     pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
         Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
     }
@@ -189,7 +186,6 @@ impl OwnStates {
         unknown
     }
 
-    /// Returns a call's key in the shared store.
     fn key(&self, id: &str, answered: u64) -> Key {
         Key::new(self.owner.client, &format!("{}\0{id}\0{answered:016x}", self.owner.upstream))
     }

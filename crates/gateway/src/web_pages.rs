@@ -182,7 +182,6 @@ fn split(host: &str) -> Option<(Name<'_>, &str)> {
     (is_whole && host != Name::Text("")).then_some((host, port))
 }
 
-/// A host without its port.
 #[derive(Debug, Clone, Copy)]
 enum Name<'h> {
     Address(IpAddr),

@@ -82,7 +82,6 @@ pub(crate) struct Part {
     pub(crate) range: Range<usize>,
     /// The call's format, if the part belongs to a call.
     pub(crate) format: Option<&'static str>,
-    /// Explanation for people.
     pub(crate) why: String,
 }
 
@@ -155,7 +154,6 @@ fn name_in(call: &FoundCall, text: &str, inside: usize, limit: usize) -> Option<
     Some(at..at + name.len()).filter(|_| !name.is_empty())
 }
 
-/// Locates the marker that opens the call.
 fn opener(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usize>> {
     let searched = slice(text, within.start, within.end);
     let openers = format.openers();
@@ -176,7 +174,6 @@ fn opener(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usi
     Some(start..start + line.find('\n').map_or(line.len(), |end| end + 1))
 }
 
-/// Locates the marker that closes the call.
 fn closer(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usize>> {
     let searched = slice(text, within.start, within.end);
     let closers = format.grammars.iter().flat_map(|grammar| match grammar {

@@ -21,7 +21,6 @@ pub(crate) struct RejectedFormat {
     pub(crate) format: &'static str,
     /// The text that rules out the format.
     pub(crate) range: Range<usize>,
-    /// Explanation for people.
     pub(crate) why: String,
 }
 

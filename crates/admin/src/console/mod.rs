@@ -20,7 +20,6 @@ pub(crate) struct Asset {
     pub(crate) bytes: Bytes,
     /// Whether browsers may cache the file forever.
     pub(crate) is_immutable: bool,
-    /// Whether `bytes` are compressed with gzip.
     pub(crate) is_compressed: bool,
 }
 

@@ -40,7 +40,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/console/page")
 }
 
-/// The modules and style sheets by path.
 fn sources() -> BTreeMap<String, Vec<u8>> {
     fn read(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Vec<u8>>) {
         for entry in fs::read_dir(folder).unwrap() {

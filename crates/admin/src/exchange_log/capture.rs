@@ -74,7 +74,6 @@ pub(super) struct Replay {
     pub(super) redactor: Redactor,
 }
 
-/// One step of an exchange.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// A request is sent to the upstream, `after` milliseconds from the start of the exchange. `shown` is what the
@@ -113,7 +112,6 @@ struct CapturedSteps {
     waiting: Vec<Waker>,
 }
 
-/// Why an exchange has no fixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoFixture {
     /// The contents were dropped.
@@ -294,7 +292,6 @@ impl Capture {
         captured.wake();
     }
 
-    /// Whether more of the body will be stored.
     fn takes_more(&self) -> bool {
         let captured = self.lock();
         !captured.is_cut && !captured.is_dropped

@@ -44,7 +44,6 @@ pub(crate) struct Trace {
     framing: Framing,
     /// The start of an incomplete event.
     partial: Vec<u8>,
-    /// The number of the next row.
     n: u64,
     last_millis: u64,
     /// The number of the row since which text has been held back.
@@ -179,7 +178,6 @@ impl Trace {
         self.partial = partial;
     }
 
-    /// Processes one event from the upstream.
     fn event(&mut self, raw: &[u8], rows: &mut Vec<Value>) {
         let mut out = BytesMut::new();
         let before = self.text.0.len();

@@ -45,7 +45,6 @@ struct ChatContent {
     parts: VecDeque<Part>,
     /// The end of the text, held back while it may be the start of a secret.
     held: Option<(Saying, String)>,
-    /// Number of parts that were dropped.
     dropped: usize,
     bytes: usize,
     readers: usize,
@@ -291,7 +290,6 @@ impl ChatContent {
     }
 }
 
-/// A connection that reads a chat.
 #[derive(Debug)]
 pub(crate) struct ChatReader {
     chat: Arc<Chat>,

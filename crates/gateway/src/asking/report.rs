@@ -47,7 +47,6 @@ pub(super) struct QuestionReport<'c> {
 }
 
 impl<'c> QuestionReport<'c> {
-    /// Starts the report of a question to `model`.
     pub(super) fn begin(witness: &'c Witness, question: &Question, model: &'c Model) -> Self {
         let (subject, purpose) = (question.subject.clone(), question.purpose.name());
         let name = hop_name(&subject, model, purpose);
@@ -79,7 +78,6 @@ impl<'c> QuestionReport<'c> {
         }
     }
 
-    /// The trace context to send to the upstream.
     pub(super) fn context(&self) -> Option<&SpanContext> {
         self.traced.as_ref()
     }

@@ -152,7 +152,6 @@ pub struct Account {
     distributed: Option<Arc<DistributedLimits>>,
 }
 
-/// What a request is going to use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestDemand {
     /// Estimated tokens of the request.

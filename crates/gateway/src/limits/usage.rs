@@ -95,7 +95,6 @@ pub(super) struct Usage {
     is_changed: AtomicBool,
 }
 
-/// Why no tokens of a month can be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BudgetRefusal {
     /// All tokens are used. Contains the start of the next month, in seconds of Unix time.

@@ -95,7 +95,6 @@ pub struct Access {
     passed: telemetry::Span,
     /// Tokens of the hops that have ended.
     counted: Tokens,
-    /// Number of requests to the upstream so far.
     hops: usize,
     /// The latest request to the upstream.
     hop: Option<HopRecord>,
@@ -110,10 +109,8 @@ pub struct Access {
 /// Input and output tokens. `None` if upstreams do not report them.
 type Tokens = (Option<u64>, Option<u64>);
 
-/// Where a request is sent.
 #[derive(Debug)]
 struct Target {
-    /// The model's configured name.
     model: String,
     upstream: Arc<Upstream>,
 }
@@ -175,7 +172,6 @@ impl Access {
         &self.id
     }
 
-    /// Time since the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -231,7 +227,6 @@ impl Access {
         self.spent = tokens;
     }
 
-    /// Records the model that the client requested.
     pub(crate) fn asked(&mut self, model: &str, stream: bool) {
         self.asked = Some(clip(model, MAX_WORD).into_owned());
         self.stream = stream;

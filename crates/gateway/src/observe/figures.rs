@@ -65,7 +65,6 @@ impl By {
     }
 }
 
-/// Statistics of the last two hours.
 #[derive(Debug, Default)]
 pub struct Figures(Mutex<RequestHistory>);
 

@@ -75,7 +75,6 @@ const PROVIDERS: [(&str, &str); 11] = [
     ("api.perplexity.ai", "perplexity"),
 ];
 
-/// What is measured for a request to a model.
 #[derive(Debug)]
 pub(super) struct Measured<'m> {
     /// The model's configured name, so that clients cannot add label values.

@@ -22,7 +22,6 @@ use toolwire_config::Upstream;
 use toolwire_net::telemetry::{self, Parent, SpanKind, Value};
 use toolwire_pipeline::conversation::Sampling;
 
-/// What identifies a hop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HopName<'n> {
     /// The id of the client's request.
@@ -95,7 +94,6 @@ impl Attempt {
         Self { begun: Instant::now(), is_streamed, trace: telemetry::Span::default() }
     }
 
-    /// The trace context to send to the upstream.
     pub(crate) fn context(&self) -> Option<&telemetry::SpanContext> {
         self.trace.context()
     }
@@ -107,7 +105,6 @@ pub(crate) struct HopRecord {
     attempt: Attempt,
     /// Time from the start to the first piece of the response.
     first_chunk: Option<Duration>,
-    /// Number of pieces in the response.
     chunks: u32,
     is_ended: bool,
 }
@@ -142,7 +139,6 @@ impl HopRecord {
         self.attempt.trace.context()
     }
 
-    /// Creates the request of the next hop.
     pub(crate) fn again(&self) -> Attempt {
         let Attempt { is_streamed, trace, .. } = &self.attempt;
         Attempt { begun: Instant::now(), is_streamed: *is_streamed, trace: trace.again() }
@@ -155,7 +151,6 @@ impl HopRecord {
         self.chunks = self.chunks.saturating_add(1);
     }
 
-    /// Ends the hop, unless it has already ended.
     pub(crate) fn end(&mut self, name: HopName<'_>, end: &HopEnd<'_>, metrics: &Metrics) {
         if std::mem::replace(&mut self.is_ended, true) {
             return;

@@ -50,14 +50,12 @@ struct Open {
     streams: BTreeMap<u64, Arc<LiveStream>>,
 }
 
-/// What is known about a response at its start.
 #[derive(Debug)]
 pub(crate) struct LiveStart {
     pub(crate) id: String,
     pub(crate) model: String,
     /// The client's name or the fingerprint of its key.
     pub(crate) key: Option<String>,
-    /// The client's dialect.
     pub(crate) client: &'static str,
     pub(crate) is_stream: bool,
     pub(crate) begun: Instant,

@@ -330,13 +330,11 @@ impl Metrics {
         self.figures.now(self.series.streams_in_flight.get(), now)
     }
 
-    /// The gauge of responses in progress.
     pub(super) fn streams(&self) -> &Gauge {
         &self.series.streams_in_flight
     }
 }
 
-/// Returns the label for a kind of failure.
 pub(crate) fn kind_name(kind: Kind) -> &'static str {
     kind.into()
 }

@@ -131,7 +131,6 @@ impl Target {
 /// A request to an upstream, up to the headers of the response.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
 
-/// How a request gets its permit.
 #[derive(Debug)]
 pub(super) enum Admission {
     /// The request is the first of its response.
@@ -160,7 +159,6 @@ pub(super) struct Opened {
     pub(super) permit: Option<Permit>,
 }
 
-/// Why a response has not begun.
 #[derive(Debug)]
 pub(super) struct OpenError {
     pub(super) failure: Failure,

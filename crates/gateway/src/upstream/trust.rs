@@ -17,12 +17,10 @@ pub(super) const WITHOUT_KEEP_ALIVE: Duration = Duration::from_secs(60);
 pub(super) struct Trust {
     upstream: String,
     lost_until: Mutex<Option<Instant>>,
-    /// Counts connections with unsolicited bytes.
     unsolicited: Counter,
 }
 
 impl Trust {
-    /// Creates intact trust in `upstream`.
     pub(super) fn new(upstream: String, unsolicited: Counter) -> Self {
         Self { upstream, lost_until: Mutex::default(), unsolicited }
     }

@@ -14,7 +14,6 @@ const WRITES: u8 = 8;
 /// [`WRITES`] writes in less time than this, or 20,000 per second, are a flood: more than anyone can read.
 const FLOOD: Duration = Duration::from_micros(400);
 
-/// Length of a pause during a flood.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Measures the rate of writes, and inserts pauses during a flood.

@@ -69,7 +69,6 @@ enum Stage<T> {
     Head(T, Vec<u8>),
 }
 
-/// What to do after polling hyper.
 enum Next<T> {
     Wait,
     /// Poll hyper again, to get the head.

@@ -156,7 +156,6 @@ struct Streams {
     /// Whether the client reads nothing at all on the connection.
     is_stalled: Arc<AtomicBool>,
     tasks: Mutex<JoinSet<()>>,
-    /// Number of streams opened so far.
     begun: AtomicUsize,
 }
 

@@ -49,7 +49,6 @@ pub(super) enum Wanted {
     Refreshed,
 }
 
-/// Why there is no newer session.
 #[derive(Debug)]
 pub(super) struct Trouble {
     /// Whether the session has ended, so that a new login is required.
