@@ -14,7 +14,7 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
     /// Returns a watch for the contents of the exchange. `None` if the contents are not observed.
     fn watch(&self, opening: &Opening<'_>, redactor: &Redactor) -> Option<Box<dyn Watch>>;
 
-    /// Called for each request to the upstream.
+    /// Called when another request is sent to the upstream.
     fn hop_started(&self);
 
     fn hop_ended(&self, result: HopResult<'_>);

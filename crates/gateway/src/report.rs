@@ -124,6 +124,7 @@ impl ExchangeReport {
         if self.is_captured { MAX_CONTENT } else { 0 }
     }
 
+    /// Reports that another request is sent to the upstream.
     pub(super) fn hop_started(&mut self) {
         self.subject.hop += 1;
         self.hop = Some(Hop { begun: Instant::now(), is_published: false });

@@ -19,7 +19,7 @@ use toolwire_pipeline::{
 #[derive(Debug)]
 pub(crate) struct RejectedFormat {
     pub(crate) format: &'static str,
-    /// The text that rules out the format.
+    /// The part of the text that rules out the format.
     pub(crate) range: Range<usize>,
     pub(crate) why: String,
 }

@@ -29,7 +29,7 @@ impl Service {
         let is_allowed = match route {
             // Extensions make their own checks.
             Some(Route::Extension(_)) => return None,
-            // Load balancers may use any host name, and these responses reveal nothing.
+            // Load balancers may use any host name, and these responses contain no data.
             Some(Route::Health | Route::Ready) => return None,
             _ if !is_open => return None,
             Some(Route::Image(_)) if images::is_shown(&head.headers) => true,

@@ -150,7 +150,7 @@ where
     let served = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
-            // A request that has already been received is still handled, if only by a refusal.
+            // A request that has already been received is still handled, even if only with a refusal.
             if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
                 super::connection::log_end(served);
                 return Poll::Ready(Served::Over);
