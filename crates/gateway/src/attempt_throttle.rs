@@ -21,8 +21,8 @@ const MAX_ADDRESSES: usize = 4096;
 /// several old ones.
 const MAX_KEYS: usize = 10;
 
-/// Delay of the response to each wrong key after too many of them. Valid keys are not delayed, so other clients at the same address
-/// are not affected.
+/// Delay of the response to each wrong key after too many of them. Valid keys are not delayed, so other clients at the
+/// same address are not affected.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
 /// Recent attempts by address.

@@ -29,7 +29,7 @@ const RETRY_AFTER: &str = "1";
 /// sooner.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lower limit for the same time.
+/// Lower limit of [`PATIENCE`] when it is shortened.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A client that requests slots, as far as clients can be told apart.
@@ -179,8 +179,8 @@ impl Line {
         Some(next)
     }
 
-    /// Refuses the newest request from the client with the most slots and waiting requests, if that client would still
-    /// have more than `claimant` after `claimant`'s next request.
+    /// Refuses the newest waiting request from the client with the most slots and waiting requests, provided that this
+    /// client has at least two more than `claimant`.
     fn displace_for(&mut self, claimant: Claimant) -> bool {
         let mut claims = self.holders.clone();
         for waiter in &self.waiting {

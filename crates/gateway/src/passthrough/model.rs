@@ -1,4 +1,4 @@
-//! Determines the model of a request from its body, from a header, or from a configuration with only one possibility.
+//! Determines the model of a request from its body, from a header, or from a configuration that leaves no choice.
 
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 //! One client's requests must not decide what is enforced for others. A refusal therefore counts only for that client
 //! and the request's tools. The constraint counts as unsupported for a client after refusals for several sets of tools
 //! without an accepted request in between, or after several consecutive responses that ignored it. It counts as
-//! unsupported for all clients once this has happened to two clients.
+//! unsupported for all clients once the same has happened to two clients.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -81,7 +81,7 @@ const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n
 enum Opening {
     Http1,
     Http2,
-    /// With neither protocol, so it cannot be served.
+    /// The connection uses neither protocol and cannot be served.
     Neither,
 }
 
