@@ -1,7 +1,7 @@
 //! [`Limited`]: the response to a request over a limit, and the headers that show what is left.
 //!
-//! Clients that retry automatically obey `retry-after`, some of them even if it says days. It is therefore sent only for a short
-//! wait; otherwise `x-should-retry: false` tells clients not to retry.
+//! Clients that retry automatically obey `retry-after`, some of them even if it says days. It is therefore sent only
+//! for a short wait; otherwise `x-should-retry: false` tells clients not to retry.
 
 use std::time::Duration;
 
