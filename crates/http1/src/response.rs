@@ -1,5 +1,5 @@
-//! [`HeadReader`]: parses the head of a response, and what it says about the body and the connection (RFC 9112,
-//! sections 4 to 6 and 9).
+//! [`HeadReader`]: parses the head of a response, and what it says about the body and the connection
+//! (RFC 9112, sections 4 to 6 and 9).
 
 use std::{fmt, mem::MaybeUninit};
 
