@@ -413,7 +413,7 @@ mod tests {
         let turn = Turn::of(Role::Tool, vec![Part::Result(output), image("a")]);
         let mut conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         let ask: Arc<dyn Ask> = describer;
-        describe(vision, &ask, &mut conversation, Owner::default(), "eyes").await;
+        describe(&vision, &ask, &mut conversation, Owner::default(), "eyes").await;
         let [Part::Result(output)] = conversation.turns[0].parts.as_slice() else { panic!("one result") };
         assert_eq!(output.content, "shot\n[image 1: a picture of a]");
     }
