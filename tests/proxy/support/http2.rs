@@ -95,8 +95,8 @@ impl Http2 {
     }
 }
 
-/// Parses the status at the start of a head: an entry of the static table or a Huffman-coded literal (RFC 7541,
-/// section 6).
+/// Parses the status at the start of a head: an entry of the static table or a Huffman-coded literal
+/// (RFC 7541, section 6).
 fn status(head: &[u8]) -> u16 {
     let table = [200, 204, 206, 304, 400, 404, 500];
     if (0x88..=0x8e).contains(&head[0]) {
