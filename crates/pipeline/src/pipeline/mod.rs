@@ -4,7 +4,7 @@
 //! bytes ─▶ Reader ─Event─▶ Detector ─Event─▶ Calls (the request's rules) ─Event─▶ ReasoningStage ─Event─▶ Writer ─▶ bytes
 //! ```
 //!
-//! Each stage is a [`Sink`] for the one before it. An event passes through all stages before the next one is
+//! Each stage is a [`Sink`](crate::event::Sink) for the one before it. An event passes through all stages before the next one is
 //! read, so nothing accumulates between them.
 //!
 //! A response may take several *hops*, each an upstream request with its response, but the client sees only
