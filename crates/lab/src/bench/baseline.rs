@@ -1,7 +1,7 @@
 //! The loopback baseline: a mock in the bench's own process, on a separate thread.
 //!
-//! The same client reads its streams in the same rounds as the targets, with only a loopback socket in
-//! between. The baseline shows which part of the figures is caused by the tool, the kernel and the machine.
+//! In every round, the client also measures this mock, with only a loopback socket in between. The result shows how much
+//! of the targets' figures is due to the tool, the kernel and the machine.
 
 use std::{
     io,
@@ -23,8 +23,8 @@ pub fn start(mock: Mock) -> io::Result<SocketAddr> {
         let _inside = runtime.enter();
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        // Many streams may start at once, and a connection that does not fit into the backlog is retried only
-        // after a second.
+        // Many streams may start at once, and a client whose connection overflows the backlog retries only after a
+        // second.
         socket.listen(4096)?
     };
     let address = listener.local_addr()?;

@@ -4,9 +4,9 @@
 //! run: connection (idle or new) ─▶ one POST ─▶ head ─▶ body, frame by frame ─▶ Follower ─▶ Sample
 //! ```
 //!
-//! The task of the request that uses a connection also drives the connection: a token costs one wake-up and one read,
-//! and its timestamp is the time of that read. No task drives an idle connection, so a connection that the target has
-//! closed is noticed only when it is reused. Then a new one is opened, once, which does not count as an error.
+//! A request's task also drives the connection, so that a token costs one wake-up and one read, and its timestamp is the
+//! time of that read. Idle connections are not driven, so the client notices only on reuse that the target has closed one.
+//! It then opens a new connection, once; this does not count as an error.
 
 use std::{
     error::Error,
@@ -49,19 +49,19 @@ use crate::{
 };
 use toolwire_net::{causes::causes, redact::Redactor};
 
-/// Time after the end of the stream in which a target may end the body. After that, the connection is closed.
+/// How long a target may take to end the body after the end of the stream, before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Maximum number of bytes of an error response that are read.
+/// Maximum number of bytes read from an error response.
 const MAX_REFUSAL: usize = 16 << 10;
 
-/// Maximum number of characters of an error response that are reported.
+/// Maximum number of characters reported from an error response.
 const TOLD: usize = 200;
 
-/// Maximum number of idle connections that are kept; others are closed.
+/// Maximum number of idle connections in the pool.
 const MAX_IDLE: usize = 16 << 10;
 
-/// Sends requests to one target. Many requests may be open at the same time.
+/// Sends requests to one target, many of them concurrently.
 #[derive(Debug)]
 pub(crate) struct Client {
     target: Arc<Target>,
@@ -83,9 +83,9 @@ struct Link {
     closed: bool,
 }
 
-/// The reason why a request got no response.
+/// Why a request got no response.
 enum Fault {
-    /// The idle connection had been closed.
+    /// The target had closed the idle connection.
     Stale,
     /// Anything else, as a message.
     Broken(String),
@@ -110,8 +110,7 @@ impl Client {
         Self { target, dialect, timeout, path, headers, secrets, connector, idle: Mutex::default() }
     }
 
-    /// Sends `body` and follows the response to its end. `intended` is the intended start according to the load's
-    /// schedule.
+    /// Sends `body` and follows the response to its end. The load's schedule has set the start to `intended`.
     pub(crate) async fn run(&self, body: Bytes, intended: u64) -> Sample {
         let mut sample = Sample { intended, ..Sample::default() };
         let exchange = timeout(self.timeout, self.exchange(body, &mut sample)).await;
@@ -199,7 +198,6 @@ impl Client {
         }
     }
 
-    /// Follows a body to its end.
     async fn follow(&self, mut link: Link, response: Response<Incoming>, sample: &mut Sample) {
         let kind =
             response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().escape_ascii().to_string());
@@ -235,7 +233,6 @@ impl Client {
         self.keep(link);
     }
 
-    /// Reads the body of an error response.
     async fn refused(&self, mut link: Link, response: Response<Incoming>, sample: &mut Sample) {
         let mut body = response.into_body();
         let mut said = BytesMut::new();
@@ -266,7 +263,6 @@ impl Client {
 }
 
 impl Link {
-    /// Polls the connection.
     fn drive(&mut self, cx: &mut Context<'_>) {
         if !self.closed {
             self.closed = Pin::new(&mut self.connection).poll(cx).is_ready();
@@ -287,7 +283,7 @@ impl Link {
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(None) => {
-                    // The connection must see the end of the body to be reusable.
+                    // The connection can be reused only after it has read the end of the body.
                     self.drive(cx);
                     return Poll::Ready(None);
                 }
@@ -297,8 +293,8 @@ impl Link {
     }
 }
 
-/// Polls `part`, which only the connection can advance, and the connection if necessary. Because both are polled here,
-/// `part` need not wake a task: it is polled again after the connection has run.
+/// Polls `part`, which makes progress only when the connection does. If it is pending, polls the connection and then
+/// `part` again, so that no extra wake-up is needed between the two.
 fn drive_for<C: Future + Unpin, T>(
     connection: &mut C,
     closed: &mut bool,
@@ -314,12 +310,12 @@ fn drive_for<C: Future + Unpin, T>(
     }
     match *closed {
         false => part(&mut quiet),
-        // Only the part itself can still make progress.
+        // The connection has ended, so only `part` can still make progress.
         true => part(cx),
     }
 }
 
-/// Returns the output of `future`, unless `limit` elapses first.
+/// Returns the output of `future`, or `None` if `limit` elapses first.
 async fn within<T>(limit: &mut Pin<Box<tokio::time::Sleep>>, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -336,8 +332,7 @@ fn close(sample: &mut Sample, outcome: Outcome) {
     }
 }
 
-/// Returns the path of requests: the base URL's path, with the dialect's path appended unless the base URL already
-/// ends with it.
+/// Returns the path for requests: the base URL's path, plus the dialect's path unless the base URL already ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
     let before = base.path().trim_end_matches('/');
     let before = before.strip_suffix(dialect.path()).unwrap_or(before);
@@ -363,12 +358,12 @@ fn headers(target: &Target) -> HeaderMap {
 fn secrets(target: &Target) -> Redactor {
     let secret = target.headers.iter().filter(|(_, value)| value.is_sensitive());
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
-    // The key alone is secret, without a scheme such as `Bearer` before it.
+    // Only the key is secret, not a scheme such as `Bearer` before it.
     Redactor::new(values.filter_map(|value| value.rsplit(' ').next()))
 }
 
-/// Returns the message of an error response, or the beginning of its body, without `secrets`. It is redacted before it
-/// is cut, since part of a secret would not be recognized.
+/// Returns the message of an error response, or the start of its body, without `secrets`. Redacts before it truncates,
+/// since a truncated secret would not be recognized.
 fn refusal(body: &[u8], secrets: &Redactor) -> Option<String> {
     let text = str::from_utf8(body).ok()?.trim();
     let json: Value = serde_json::from_str(text).unwrap_or_default();

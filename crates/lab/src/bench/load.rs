@@ -1,9 +1,9 @@
 //! The load of a trial: when each stream starts.
 //!
-//! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not
-//! slow the schedule down, so streams start as real users would start them. Their wait is part of the
-//! figures, which are measured from the *intended* start of each stream. *Closed loop*: a fixed number of
-//! streams is open at the same time. It shows the capacity of a target, not the experience of its users.
+//! *Open loop*: streams start on a [`Schedule`] that does not depend on responses, as with real users: a target that
+//! stalls does not slow the schedule down. Times are measured from each stream's *intended* start, so they include any
+//! delay before the actual start. *Closed loop*: the number of open streams is constant. It shows the capacity of a
+//! target, not the experience of its users.
 
 use std::{io, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     follow::sample::{Outcome, Sample},
 };
 
-/// The intended starts of an open loop, in nanoseconds since the loop began. Endless.
+/// An endless iterator over the intended starts of an open loop, in nanoseconds since the loop began.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     gap: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates a schedule with `rate` starts per second. The same seed gives the same schedule.
+    /// Creates a schedule with `rate` starts per second, which is reproducible from `seed`.
     pub(crate) fn new(rate: f64, arrivals: Arrivals, seed: u64) -> Self {
         Self { gap: 1e9 / rate, arrivals, random: fastrand::Rng::with_seed(seed), number: 0, at: 0.0 }
     }
@@ -37,7 +37,7 @@ impl Iterator for Schedule {
 
     fn next(&mut self) -> Option<u64> {
         match self.arrivals {
-            // A product instead of a sum, so that rounding errors do not accumulate.
+            // Multiplies instead of adding up, so that rounding errors do not accumulate.
             Arrivals::Constant => self.at = self.number as f64 * self.gap,
             Arrivals::Poisson => self.at -= (1.0 - self.random.f64()).ln() * self.gap,
         }
@@ -49,28 +49,26 @@ impl Iterator for Schedule {
 /// One trial of one target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trial {
-    /// When streams start.
     pub load: Load,
-    /// When the trial ends.
     pub length: Length,
     /// Maximum number of open streams in an open loop.
     pub max_open: usize,
-    /// The first streams of a closed loop are spread over this time, so that they are not synchronized.
+    /// Time over which the first streams of a closed loop are spread, to avoid synchronizing them.
     pub spread: Duration,
 }
 
 /// The facts about a trial that its samples do not contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoadStats {
-    /// Number of scheduled starts that were skipped because too many streams were open.
+    /// Number of scheduled starts skipped because too many streams were open.
     pub unsent: u64,
-    /// The highest number of open streams.
+    /// Peak number of open streams.
     pub most_open: u64,
 }
 
 impl Trial {
-    /// Runs the trial: `start` creates the stream for a number and an intended start, and `keep` gets each
-    /// sample when its stream has ended.
+    /// Runs the trial. `start` creates a stream from its number and intended start; `keep` receives the sample of each
+    /// stream that has ended.
     ///
     /// # Errors
     /// The system's timer fails.
@@ -122,8 +120,7 @@ impl Trial {
                 course.most_open = course.most_open.max(streams.len() as u64);
             } else {
                 course.unsent = course.unsent.saturating_add(1);
-                // Without this, a loop that is late would never wait, and the open streams would not
-                // progress.
+                // A loop that is behind schedule never waits, so it must yield for the open streams to progress.
                 tokio::task::yield_now().await;
             }
         }
@@ -178,7 +175,7 @@ impl Trial {
     }
 }
 
-/// Returns the sample of a stream's task. A task that panicked counts as a broken stream.
+/// Returns the sample of a stream's task. If the task panicked, the stream counts as broken.
 fn sample(ended: Result<Sample, JoinError>) -> Sample {
     ended.unwrap_or_else(|error| Sample {
         outcome: Outcome::Broken(format!("the bench's client failed: {error}")),
@@ -186,7 +183,6 @@ fn sample(ended: Result<Sample, JoinError>) -> Sample {
     })
 }
 
-/// A duration in units of the clock.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -230,7 +226,7 @@ mod tests {
     async fn stall_counts_for_all_streams_scheduled_meanwhile() {
         const STALL: u64 = 60_000_000;
         let open_until = clock::now() + STALL;
-        // The target answers no request until then, and afterwards all requests at once.
+        // The target stalls until `open_until`, then answers all requests at once.
         let answer = |_, intended| async move {
             PreciseTimer::new().unwrap().until(open_until).await.unwrap();
             Sample { intended, sent: clock::now(), end: clock::now(), ..Sample::default() }

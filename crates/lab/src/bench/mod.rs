@@ -6,9 +6,9 @@
 //!                        report (table, JSON, CSV, HTML) ◀─ Report ◀─ tallies (histograms) ◀─┘
 //! ```
 //!
-//! Every round measures all targets, so that the machine affects them alike; ratios are computed round by
-//! round. The intended start of a stream depends on the load's schedule, not on earlier responses, so stalls
-//! are part of the figures. docs/bench.md defines every measure.
+//! Every round measures all targets, so that the state of the machine affects them alike; ratios are computed within
+//! rounds. The intended start of a stream depends only on the load's schedule, so the figures include the delays that
+//! stalls cause. docs/bench.md defines every measure.
 
 pub mod baseline;
 pub(crate) mod client;

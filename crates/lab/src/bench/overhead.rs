@@ -1,4 +1,4 @@
-//! The tool's own cost: reading its clock and reading a delta, measured before a run.
+//! Measures the tool's own costs before a run: reading the clock and parsing a delta.
 
 use std::{hint::black_box, time::Instant};
 
@@ -11,13 +11,13 @@ use crate::{
     },
 };
 
-/// Number of clock readings that are timed.
+/// Number of clock readings to time.
 const READINGS: u32 = 20_000;
 
-/// Number of deltas in the stream that is read.
+/// Number of deltas to parse.
 const DELTAS: usize = 2_000;
 
-/// Measures one reading of the clock, in ns.
+/// Returns the mean time of one clock reading, in ns.
 pub(crate) fn clock_ns() -> f64 {
     let before = Instant::now();
     for _ in 0..READINGS {
@@ -26,7 +26,7 @@ pub(crate) fn clock_ns() -> f64 {
     before.elapsed().as_nanos() as f64 / f64::from(READINGS)
 }
 
-/// Measures reading and checking one delta of the dialect, in ns.
+/// Returns the mean time of parsing and checking one delta of the dialect, in ns.
 pub(crate) fn parse_ns(dialect: Dialect) -> f64 {
     let stream = canned(dialect);
     let mut sample = Sample::default();
@@ -40,7 +40,7 @@ pub(crate) fn parse_ns(dialect: Dialect) -> f64 {
     time / DELTAS as f64
 }
 
-/// Returns a stream of the dialect, frame by frame.
+/// Returns the frames of a complete stream in the dialect.
 fn canned(dialect: Dialect) -> Vec<String> {
     let (before, delta, after) = match dialect {
         Dialect::Chat => CHAT,

@@ -1,4 +1,4 @@
-//! [`Plan`]: the settings of a run. The command line creates it; the rounds and the ramp follow it.
+//! [`Plan`]: the settings of a run, from the command line.
 
 use std::{
     fmt,
@@ -14,18 +14,14 @@ use toolwire_gateway::observe::terminal::plural;
 pub struct Plan {
     /// The dialect of all targets.
     pub dialect: Dialect,
-    /// The targets; ratios refer to the first.
+    /// The targets; ratios compare the others with the first.
     pub targets: Vec<Contender>,
-    /// The requests.
     pub prompts: Prompts,
-    /// When streams start.
     pub load: Load,
-    /// When a trial ends.
     pub length: Length,
-    /// Maximum number of open streams in an open loop. While there are that many, starts are skipped and
-    /// counted.
+    /// Maximum number of open streams in an open loop. At this limit, starts are skipped and counted.
     pub max_open: usize,
-    /// The first streams of a closed loop are spread over this time.
+    /// Time over which the first streams of a closed loop are spread.
     pub spread: Duration,
     /// Number of rounds; each has one trial of every target.
     pub rounds: usize,
@@ -33,30 +29,28 @@ pub struct Plan {
     pub warm_up: u64,
     /// Time limit for a stream.
     pub timeout: Duration,
-    /// Minimum length of a pause between two tokens that is counted.
+    /// Pauses between two tokens count as gaps if they are longer than this.
     pub gap: Duration,
-    /// A search for the highest number of streams that meets a service level, instead of rounds.
+    /// If set, the run has no rounds: it searches for the highest number of streams that meets this service level.
     pub ramp: Option<(Slo, ramp::Range)>,
-    /// A mock in the bench's own process, which also has a trial in each round.
+    /// A mock in the bench's own process, measured in every round.
     pub baseline: Option<Contender>,
     /// The command line, as the report shows it.
     pub command: String,
     /// Whether to hide the progress bar.
     pub quiet: bool,
-    /// Progress of the run, in thousandths, for a reader in another thread.
+    /// Progress of the run in thousandths, read by other threads.
     pub course: Arc<AtomicU32>,
 }
 
 /// A target with its processes.
 #[derive(Debug, Clone)]
 pub struct Contender {
-    /// The target's address and headers.
     pub target: Arc<Target>,
-    /// The target's processes; their children are measured too.
+    /// The target's processes. Their children are measured too.
     pub pids: Vec<u32>,
 }
 
-/// When streams start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
     /// On a schedule, independent of responses.
@@ -84,17 +78,17 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// When a trial ends: whichever comes first.
+/// When a trial ends: at the first of these limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Length {
-    /// After this many streams.
+    /// Number of streams.
     pub requests: Option<u64>,
-    /// After this time. Streams that are still open then are measured to their end.
+    /// Time in which streams start. Streams that are open when it has elapsed are measured to their end.
     pub duration: Option<Duration>,
 }
 
 impl Length {
-    /// The progress of a trial, 0 to 1, after this many streams and nanoseconds.
+    /// Returns the progress of a trial, 0 to 1, after `streams` started streams and `nanoseconds`.
     pub(crate) fn part(&self, streams: u64, nanoseconds: u64) -> f64 {
         let by_requests = self.requests.map_or(0.0, |requests| streams as f64 / requests.max(1) as f64);
         let by_time = self.duration.map_or(0.0, |time| nanoseconds as f64 / 1e9 / time.as_secs_f64());

@@ -1,8 +1,8 @@
 //! [`ProcessTree`]: CPU time and memory of a process under test and its children, from `/proc` on Linux.
 //!
-//! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory
-//! is the proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk
-//! the whole address space under a lock, so a separate thread reads it only five times per second.
+//! CPU time comes from `schedstat`, which counts nanoseconds, not from `stat`, which counts ticks. Memory is the
+//! proportional set size (PSS), which divides each shared page among the processes that map it. To compute the PSS, the
+//! kernel walks the entire address space under a lock, so a separate thread reads it only five times per second.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Interval of memory readings.
+/// Interval between memory readings.
 const READING: Duration = Duration::from_millis(200);
 
 /// Processes and all their descendants.
@@ -21,7 +21,7 @@ pub(crate) struct ProcessTree {
     roots: Vec<u32>,
 }
 
-/// A process that cannot be inspected, and the reason.
+/// The error for a process that cannot be inspected.
 #[derive(Debug)]
 pub struct Unseen {
     pid: u32,
@@ -62,24 +62,24 @@ impl ProcessTree {
         Ok(Self { roots: roots.to_vec() })
     }
 
-    /// CPU time of the bench itself, without the processes that it started.
+    /// Returns the CPU time of the bench itself, excluding its child processes.
     pub(crate) fn own_cpu() -> Option<u64> {
         let threads = thread_times(std::process::id());
         (!threads.is_empty()).then(|| threads.values().sum())
     }
 
-    /// CPU time of every living thread, in nanoseconds. A thread's time disappears when the thread ends, so
-    /// use [`used`] to compare two readings.
+    /// Returns the CPU time of every live thread, in nanoseconds. A thread's time disappears when the thread ends, so
+    /// compare two readings with [`used`].
     pub(crate) fn cpu(&self) -> BTreeMap<u32, u64> {
         self.members().into_iter().flat_map(thread_times).collect()
     }
 
-    /// Proportional set size of all processes, in KiB.
+    /// Returns the total proportional set size of all processes, in KiB.
     pub(crate) fn kib(&self) -> f64 {
         self.members().into_iter().filter_map(|pid| pss(pid).ok()).sum()
     }
 
-    /// All living processes.
+    /// Returns all live processes.
     fn members(&self) -> BTreeSet<u32> {
         let mut members = BTreeSet::new();
         let mut open = self.roots.clone();
@@ -92,13 +92,13 @@ impl ProcessTree {
     }
 }
 
-/// CPU time between two readings of [`ProcessTree::cpu`], in nanoseconds.
+/// Returns the CPU time used between two readings of [`ProcessTree::cpu`], in nanoseconds.
 pub(crate) fn used(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> u64 {
     let threads = after.iter();
     threads.map(|(thread, time)| time.saturating_sub(before.get(thread).copied().unwrap_or(0))).sum()
 }
 
-/// Nanoseconds that each thread of a process ran.
+/// Returns the CPU time of each thread of a process, in nanoseconds.
 fn thread_times(pid: u32) -> BTreeMap<u32, u64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let time = |thread: fs::DirEntry| {
@@ -109,7 +109,7 @@ fn thread_times(pid: u32) -> BTreeMap<u32, u64> {
     threads.filter_map(time).collect()
 }
 
-/// The processes that threads of `pid` started.
+/// Returns the child processes of all threads of `pid`.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -126,7 +126,7 @@ fn pss(pid: u32) -> io::Result<f64> {
     kib.ok_or_else(|| io::Error::other("its smaps_rollup has no Pss"))
 }
 
-/// Watches the memory of a process tree during the load, from its creation to [`Watch::end`].
+/// Samples the memory of a process tree from [`Watch::begin`] to [`Watch::end`].
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Sender<()>,
@@ -136,7 +136,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts watching.
     pub(crate) fn begin(family: ProcessTree) -> Self {
         let (stop, stopped) = mpsc::channel();
         let watched = family.clone();
@@ -154,7 +153,7 @@ impl Watch {
         Self { stop, thread, family, cpu }
     }
 
-    /// Ends the watch. Returns the CPU time in nanoseconds, and the peak memory in KiB.
+    /// Stops sampling and returns the CPU time used since the start, in nanoseconds, and the peak memory in KiB.
     pub(crate) fn end(self) -> (u64, f64) {
         let cpu = used(&self.cpu, &self.family.cpu());
         let _ = self.stop.send(());
@@ -184,7 +183,7 @@ mod tests {
     fn process_tree_contains_all_descendants() {
         let shell = Shell(Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap());
         let family = ProcessTree::new(&[shell.0.id()]).unwrap();
-        // Before `exec`, the child shares its memory with the shell.
+        // Until `exec`, the child shares its memory with the shell.
         let is_started = |pid: u32| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
         };
@@ -205,7 +204,7 @@ mod tests {
         let watch = Watch::begin(family);
         let own = ProcessTree::own_cpu().unwrap();
         let mut sum = 0_u64;
-        // The scheduler's count advances with its ticks.
+        // `schedstat` advances only at scheduler ticks.
         while ProcessTree::own_cpu().unwrap() < own + 5_000_000 {
             sum = black_box(sum.wrapping_add(1));
         }

@@ -1,4 +1,4 @@
-//! [`Progress`]: the progress bar on stderr. Results go to stdout.
+//! [`Progress`]: the progress bar on stderr, since results go to stdout.
 
 use std::{
     sync::{
@@ -10,20 +10,20 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Steps of the bar per trial, so that the bar also moves within a trial.
+/// Number of steps of the bar per trial, so that it also advances during a trial.
 const STEPS: u64 = 100;
 
-/// The progress of a run. Shows nothing if stderr is not a terminal.
+/// Shows the progress of a run, if stderr is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     steps: u64,
-    /// Progress in thousandths, for readers other than the terminal.
+    /// Progress in thousandths, read by other threads.
     course: Option<Arc<AtomicU32>>,
 }
 
 impl Progress {
-    /// Creates a bar for a run of this many trials (rounds times targets). If `quiet`, the bar shows nothing.
+    /// Creates a bar for a run of `turns` trials (rounds × targets). It is hidden if `quiet`.
     pub(crate) fn new(turns: usize, quiet: bool) -> Self {
         let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -34,13 +34,13 @@ impl Progress {
         Self { bar, steps, course: None }
     }
 
-    /// Also writes the progress into `course`, in thousandths.
+    /// Also writes the progress in thousandths to `course`.
     pub(crate) fn with_course(mut self, course: Arc<AtomicU32>) -> Self {
         self.course = Some(course);
         self
     }
 
-    /// Shows the current step (`round 2 of 5, nginx`) and the progress of the whole run, 0 to 1.
+    /// Shows `label`, such as `round 2 of 5, nginx`, and `fraction`, the overall progress from 0 to 1.
     pub(crate) fn tick(&self, label: &str, fraction: f64) {
         let fraction = fraction.clamp(0.0, 1.0);
         if let Some(course) = &self.course {
@@ -53,14 +53,13 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// Keeps updating the remaining time while steps are far apart.
+    /// Redraws the bar at intervals, so that the remaining time stays current between steps.
     pub(crate) fn steady(&self) {
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(500));
         }
     }
 
-    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,7 +1,6 @@
-//! [`Prompts`]: request bodies of a client dialect.
+//! [`Prompts`]: request bodies of a client dialect, read from a file of JSON lines, taken from fixtures, or generated.
 //!
-//! The bodies come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin
-//! differently each time, so that an upstream's prefix cache does not apply.
+//! Each generated prompt begins differently, so that an upstream cannot use its prefix cache.
 
 use std::{fs, io, path::Path};
 
@@ -19,27 +18,25 @@ pub struct Prompts(Kind);
 enum Kind {
     /// These bodies, repeated in order.
     Given(Vec<Bytes>),
-    /// A generated prompt, in two parts. The stream's number is inserted between them.
+    /// The two parts of a generated prompt. The stream's number is inserted between them.
     Numbered(Bytes, Bytes),
 }
 
-/// The settings that all requests share.
+/// Settings shared by all requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub dialect: Dialect,
-    /// The model's name. `None` uses the prompt's model name, or [`MODEL`].
+    /// The model's name. If `None`, the model named in the prompt, or else [`MODEL`].
     pub model: Option<String>,
-    /// Token limit of a response.
     pub max_tokens: Option<u64>,
 }
 
-/// The default model name.
 pub(crate) const MODEL: &str = "bench";
 
 /// The default `max_tokens` of Messages, where the field is required.
 const MAX_TOKENS: u64 = 1024;
 
-/// Placeholder for the number of a generated prompt.
+/// Placeholder for the stream's number in a generated prompt.
 const NUMBER: &str = "\u{1a}";
 
 /// Why a file of prompts cannot be used.
@@ -56,7 +53,7 @@ pub enum PromptError {
 }
 
 impl Prompts {
-    /// Prompts of about `tokens` words with `tools` declared functions.
+    /// Generates prompts of about `tokens` words that declare `tools` functions.
     pub fn generated(terms: &Terms, tokens: usize, tools: usize) -> Self {
         let words = WORDS.split(' ').cycle().take(tokens.saturating_sub(5));
         let begin = format!("Request {NUMBER}. Go on with:");
@@ -93,11 +90,11 @@ impl Prompts {
         Ok(Self(Kind::Given(bodies)))
     }
 
-    /// The requests of fixtures. Each names its fixture as the model, so that a mock responds with that
+    /// Takes the requests of fixtures. Each request uses its fixture's name as the model, so that a mock responds with that
     /// fixture.
     ///
     /// # Errors
-    /// The name of a fixture, and the error in its request.
+    /// A fixture's request is invalid. The error names the fixture.
     pub fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, Invalid> {
         let bodies = fixtures.iter().map(|fixture| {
             let body: Result<Map<String, Value>, _> = serde_json::from_slice(&fixture.request);
@@ -109,7 +106,7 @@ impl Prompts {
         Ok(Self(Kind::Given(bodies.collect::<Result<_, Invalid>>()?)))
     }
 
-    /// The body for stream `number` of a trial. The trial's number, `turn`, makes generated bodies unique.
+    /// Returns the body for stream `number` of trial `turn`. Both numbers make a generated body unique.
     pub(crate) fn body(&self, turn: u64, number: u64) -> Bytes {
         match &self.0 {
             Kind::Given(bodies) => {
@@ -125,8 +122,8 @@ impl Prompts {
 }
 
 impl Terms {
-    /// Creates a request with this content (a text, or messages in the form of Chat Completions) and these
-    /// tools, also in the form of Chat Completions.
+    /// Creates a request. `content` is a string or the messages, and messages and tools are in the format of Chat
+    /// Completions.
     fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
         let messages = match content {
             Value::String(_) => json!([{ "role": "user", "content": content }]),
@@ -160,7 +157,7 @@ impl Terms {
         body
     }
 
-    /// Returns the request for a line, if the line has one of the forms of [`NO_PROMPT`].
+    /// Returns the request for a line, if it is in one of the formats that [`NO_PROMPT`] lists.
     fn complete(&self, mut line: Map<String, Value>) -> Option<Value> {
         let is_short = line.keys().all(|key| key == "messages" || key == "tools");
         let given = line.get("prompt").map(|prompt| (prompt, prompt.is_string()));
@@ -175,7 +172,7 @@ impl Terms {
         if !line.contains_key(content) {
             return None;
         }
-        // A complete request is kept, except for settings that the command line overrides.
+        // A complete request is sent unchanged, except for settings that the command line overrides.
         line.insert("stream".to_owned(), true.into());
         match &self.model {
             Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),
@@ -198,7 +195,7 @@ fn put(body: &mut Value, key: &str, value: Option<Value>) {
     }
 }
 
-/// Separates the system prompt from the messages: in Messages, it is a separate member instead of a role.
+/// Separates the system prompt from the messages. In Messages, it is a top-level member of the request.
 fn without_system(messages: Value) -> (Option<Value>, Value) {
     let Value::Array(messages) = messages else { return (None, messages) };
     let is_system = |message: &Value| message.get("role").and_then(Value::as_str) == Some("system");
@@ -223,7 +220,7 @@ fn messages_tool(tool: &Value) -> Value {
     flat
 }
 
-/// Generates a tool. The first four tools are the same as in the other benches.
+/// Generates a tool. The first four are those of the project's other benchmarks.
 fn tool(number: usize) -> Value {
     const KNOWN: [(&str, &str, &[&str]); 4] = [
         ("get_weather", "Current weather of a city.", &["city"]),

@@ -1,7 +1,7 @@
 //! The ramp: the highest number of concurrent streams that meets a service level.
 //!
-//! The search doubles the number while the level is met, then bisects. A failed step is repeated once, so
-//! that a single hiccup of the machine does not halve the result.
+//! The search doubles the number while the level is met, then bisects. A failed step is repeated once, so that a single
+//! disturbance of the machine does not halve the result.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ pub struct Range {
     pub step: Duration,
 }
 
-/// The search ends when the highest success and the lowest failure differ by at most this fraction.
+/// The search ends when the highest success and the lowest failure differ by at most 1/`PRECISION`.
 const PRECISION: u64 = 20;
 
-/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns that
-/// number, if there is one, and every step.
+/// Searches `range` for the highest number of streams at which `attempt` meets the service level. Returns that number,
+/// if there is one, and every step.
 ///
 /// # Errors
-/// Errors of `attempt`.
+/// Any error of `attempt`.
 pub(crate) async fn search<E>(
     range: Range,
     mut attempt: impl AsyncFnMut(u64) -> Result<Verdict, E>,

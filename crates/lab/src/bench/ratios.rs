@@ -1,15 +1,15 @@
 //! Ratios of targets, round by round.
 //!
-//! Within a round, targets run under the most similar conditions, so ratios are computed within rounds. Quote
-//! the median of the ratios over the rounds; their spread shows how reliable the median is.
+//! Conditions are most similar within a round, so each round has its own ratios. The result to quote is their median;
+//! their spread shows how reliable it is.
 
 use super::report::{Distribution, Metric, Ratio, Summary, Target};
 
-/// Metrics that are compared, by median and 99th percentile.
+/// The metrics that are compared, by median and 99th percentile.
 const METRICS: [Metric; 6] =
     [Metric::Ttfb, Metric::Ttft, Metric::FirstCall, Metric::Itl, Metric::Added, Metric::E2e];
 
-/// For each measure, all other targets relative to the first one that has the measure.
+/// For each measure, compares targets with the first target for which the measure is available.
 pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     let has =
         |target: &Target, measure: Measure| target.rounds.iter().any(|round| measure.of(round).is_some());
@@ -22,12 +22,11 @@ pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     (0..targets.len()).flat_map(of).collect()
 }
 
-/// A figure that is compared.
 #[derive(Clone, Copy)]
 enum Measure {
-    /// A statistic of a metric, by its name.
+    /// A statistic of a metric, with the statistic's name.
     Time(Metric, &'static str, fn(&Distribution) -> f64),
-    /// A figure of the whole round, with its name.
+    /// A figure for a round as a whole, with its name.
     Whole(&'static str, fn(&Summary) -> Option<f64>),
 }
 
@@ -58,7 +57,7 @@ impl Measure {
     }
 }
 
-/// One target relative to another in terms of one measure; `None` if no round has both.
+/// Compares `target` with `to` by one measure. Returns `None` if no round has values for both.
 fn ratio(to: &Target, target: &Target, measure: Measure) -> Option<Ratio> {
     let rounds = to.rounds.iter().zip(&target.rounds);
     let rounds = rounds.filter_map(|(to, own)| Some(measure.of(own)? / measure.of(to)?));
@@ -74,7 +73,6 @@ fn ratio(to: &Target, target: &Target, measure: Measure) -> Option<Ratio> {
     })
 }
 
-/// The median of sorted values.
 fn median(sorted: &[f64]) -> Option<f64> {
     let upper = sorted.get(sorted.len() / 2)?;
     let lower = sorted.get(sorted.len().checked_sub(1)? / 2)?;
@@ -103,7 +101,7 @@ mod tests {
         let second = target("proxy", &[(30.0, Some(5.0)), (40.0, Some(5.0)), (10.0, None), (7.0, None)]);
         let ratios = ratios(&[first, second]);
         let names: Vec<_> = ratios.iter().map(|ratio| ratio.measure.as_str()).collect();
-        // Percentiles of 0, and process figures that only one side has, produce no ratio.
+        // There is no ratio if a percentile is 0, or if only one target has process figures.
         assert_eq!(names, ["ttft_p50", "tokens_per_second"]);
         let ttft = &ratios[0];
         assert_eq!((ttft.target.as_str(), ttft.to.as_str()), ("proxy", "direct"));

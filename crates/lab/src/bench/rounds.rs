@@ -1,4 +1,4 @@
-//! [`run`]: executes a plan, target by target, round by round.
+//! [`run`]: executes a plan.
 
 use std::{io, sync::Arc, thread, time::Instant};
 
@@ -18,25 +18,20 @@ use super::{
 use crate::{clock, follow::sample::Sample};
 use toolwire_gateway::{observe::terminal::plural, unix_time};
 
-/// The first streams of a ramp's step are spread over the step's length divided by this.
+/// The first streams of a ramp's step are spread over 1/`RAMP_SPREAD` of the step's length.
 const RAMP_SPREAD: u32 = 4;
 
-/// The reason why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A process under test cannot be inspected.
     #[error(transparent)]
     Process(#[from] Unseen),
-    /// An operating system error.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The run was stopped before it had a result.
     #[error("stopped before the end of the first trial: there is nothing to report")]
     Stopped,
 }
 
-/// Executes `plan` until it is complete or `stop` completes. The report then contains the turns that have
-/// ended so far.
+/// Executes `plan`. If `stop` completes first, the report contains only the turns that have ended.
 ///
 /// # Errors
 /// A process under test cannot be inspected, the operating system reports an error, or the run is stopped
@@ -83,20 +78,17 @@ pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, 
     Ok(report)
 }
 
-/// A run in progress.
 struct Bench<'p> {
     plan: &'p Plan,
     runs: Vec<TargetRun>,
-    /// Whether the last target is the mock in the bench's own process.
+    /// Whether the last target is the baseline.
     has_baseline: bool,
     progress: Progress,
-    /// Number of turns so far.
     turns: u64,
-    /// The time of the start, which distinguishes generated prompts from those of other runs.
+    /// When the run started, which makes generated prompts differ from those of other runs.
     started: u64,
-    /// The bench's own cost during the turns of real targets: CPU time in ns, and tokens.
+    /// The bench's own CPU time during the targets' turns, in ns, and the number of tokens that it read.
     own: (u64, u64),
-    /// The ramps' results, one per target.
     ramps: Vec<Ramp>,
 }
 
@@ -148,8 +140,8 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// Returns a turn under this load. A Poisson schedule changes with each round and is the same for all
-    /// targets of a round.
+    /// Returns a turn under this load. A Poisson schedule is the same for all targets within a round, and differs between
+    /// rounds.
     fn turn_of(&self, load: Load, round: u64) -> Trial {
         let load = match load {
             Load::Open { rate, arrivals, seed } => {
@@ -188,7 +180,7 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// Runs one turn of a target. `span` is the part of the run that it covers.
+    /// Runs one turn of a target. `span` is the turn's part of the run's progress.
     async fn measure(
         &mut self,
         run: usize,
@@ -229,7 +221,6 @@ impl<'p> Bench<'p> {
         Ok((tally, process))
     }
 
-    /// Writes all results into the report.
     fn fill(mut self, report: &mut Report) {
         let mut lag = Times::default();
         self.runs.iter().for_each(|run| lag.absorb(&run.all.start_lag));
@@ -244,16 +235,16 @@ impl<'p> Bench<'p> {
         }
         report.ramps = self.ramps;
         report.targets = self.runs.into_iter().map(TargetRun::finish).collect();
-        // After a ramp the targets' figures are from different loads and cannot be compared.
+        // A ramp loads each target differently, so its figures cannot be compared.
         if report.rounds > 0 {
             report.ratios = ratios(&report.targets);
         }
     }
 }
 
-/// The order of the turns in a round: forward in one round, backward in the next, then the same starting at
-/// the next target. So every target is early and late equally often, and follows each other target equally
-/// often; steady drift affects all alike.
+/// Returns the order of the turns in a round: forward in one round and backward in the next, then the same starting from
+/// the next target. This way, every target runs early and late equally often, and follows every other target equally
+/// often, so a steady drift of the machine affects all alike.
 fn order(round: usize, runs: usize) -> Vec<usize> {
     let mut order: Vec<_> = (0..runs).collect();
     order.rotate_left((round / 2).checked_rem(runs).unwrap_or(0));
@@ -273,7 +264,7 @@ fn load_in_words(plan: &Plan) -> String {
     }
 }
 
-/// The machine's load average over the last minute, if available.
+/// Returns the one-minute load average, if available.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

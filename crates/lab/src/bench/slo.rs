@@ -1,7 +1,7 @@
 //! [`Slo`]: a service level, such as `ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%`.
 //!
-//! Conditions are separated by commas; each is a measure, `<`, `<=`, `>` or `>=`, and a bound. A measure of
-//! time is a metric, `_` and a statistic; shares are relative to the requested streams.
+//! A service level is a list of conditions, separated by commas. Each consists of a measure, one of `<`, `<=`, `>` and
+//! `>=`, and a bound. The name of a time is a metric, `_` and a statistic. Shares are relative to the requested streams.
 
 use std::{fmt, str::FromStr};
 
@@ -23,7 +23,7 @@ const STATISTICS: [(&str, Statistic); 8] = [
 
 type Count = fn(&Summary) -> u64;
 
-/// The kinds of streams whose share a service level may limit.
+/// The outcomes of streams whose share a service level may limit.
 const SHARES: [(&str, Count); 6] = [
     ("broken_share", |summary| summary.broken),
     ("failed_share", |summary| summary.failed),
@@ -33,10 +33,9 @@ const SHARES: [(&str, Count); 6] = [
     ("bad_share", |summary| (summary.streams + summary.unsent).saturating_sub(summary.good)),
 ];
 
-/// Units of time, in µs. A unit comes before the units that are its suffixes.
+/// Units of time, in µs. A unit must precede any unit that is a suffix of it.
 const TIME_UNITS: [(&str, f64); 5] = [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
 
-/// A service level.
 #[derive(Debug, Clone)]
 pub struct Slo {
     text: String,
@@ -66,21 +65,19 @@ enum Relation {
     AtLeast,
 }
 
-/// The comparison operators; each comes before the operators that are its prefixes.
+/// The comparison operators. An operator must precede any operator that is a prefix of it.
 const RELATIONS: [(&str, Relation); 4] =
     [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)];
 
-/// Whether a service level was met, and each condition with the measured value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Whether the service level was met.
     pub held: bool,
-    /// The conditions with the measured values: `ttft_p99 = 210 ms`.
+    /// The measured value for each condition: `ttft_p99 = 210 ms`.
     pub measured: Vec<String>,
 }
 
 impl Slo {
-    /// Compares the figures with the service level. A condition on a measure without a value fails.
+    /// Compares the figures with the service level. A condition fails if its measure has no value.
     pub(crate) fn judge(&self, summary: &Summary) -> Verdict {
         let mut verdict = Verdict { held: true, measured: Vec::new() };
         for condition in &self.conditions {
@@ -118,7 +115,7 @@ impl Measure {
         }
     }
 
-    /// The factor of a bound's unit.
+    /// Returns the factor for a bound's unit.
     fn unit(self, unit: &str) -> Result<f64, &'static str> {
         match (self, unit) {
             (Self::Time(..), unit) => {
@@ -144,7 +141,7 @@ impl Relation {
     }
 }
 
-/// Formats a time given in µs, for readers.
+/// Formats a time given in µs.
 pub(crate) fn time(micros: f64) -> String {
     match micros {
         under if under < 1e3 => format!("{under:.0} µs"),
@@ -154,7 +151,6 @@ pub(crate) fn time(micros: f64) -> String {
     }
 }
 
-/// An error in the text of a service level, and its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (character {})\n  {text}\n  {:before$}^", characters(.text, *.at) + 1, "", before = characters(.text, *.at))]
 pub struct SloError {
@@ -163,7 +159,7 @@ pub struct SloError {
     message: String,
 }
 
-/// The number of characters before byte `at` of `text`.
+/// Returns the number of characters before byte `at` of `text`.
 fn characters(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).chars().count()
 }
@@ -188,7 +184,7 @@ impl FromStr for Slo {
     }
 }
 
-/// Parses one condition. An error contains its location in `text`.
+/// Parses one condition. An error includes its byte position in `text`.
 fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let found = text.find(['<', '>']).and_then(|at| text.split_at_checked(at));
     let Some((name, rest)) = found.filter(|(name, _)| !name.trim().is_empty()) else {

@@ -1,7 +1,7 @@
 //! [`Tally`]: aggregates samples into counts and histograms.
 //!
-//! Times are recorded in nanoseconds with three significant digits; reports are in µs. Each turn of a target
-//! has a tally, which is then added to the tally of all the target's turns.
+//! Times are recorded in nanoseconds with three significant digits, and reported in µs. Each turn of a target has its own
+//! tally, which is then added to the target's overall tally.
 
 use std::collections::BTreeMap;
 
@@ -19,43 +19,42 @@ use crate::{
     },
 };
 
-/// The significant decimal digits that histograms keep.
+/// Number of significant decimal digits in histograms.
 const DIGITS: u8 = 3;
 
 /// The longest time recorded exactly, in nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Number of steps in a percentile curve for each halving of the distance to 100 %.
+/// Number of points in a percentile curve per halving of the distance to 100 %.
 const CURVE_STEPS: u32 = 4;
 
-/// Times, in nanoseconds.
+/// A histogram of times, in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Times(Option<Histogram<u64>>);
 
 impl Default for Times {
     fn default() -> Self {
-        // These bounds are valid, so this is never `None`.
+        // The bounds are valid, so this is always `Some`.
         Self(Histogram::new_with_bounds(1, LONGEST, DIGITS).ok())
     }
 }
 
 impl Times {
-    /// Records a time; a time longer than an hour counts as an hour.
+    /// Records a time. A time of more than an hour is recorded as an hour.
     pub(crate) fn record(&mut self, nanoseconds: u64) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(nanoseconds);
         }
     }
 
-    /// Adds all times of `other`.
     pub(crate) fn absorb(&mut self, other: &Self) {
         if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
-            // Both have the same bounds.
+            // Cannot fail: both have the same bounds.
             let _ = histogram.add(other);
         }
     }
 
-    /// The distribution in µs, with or without the percentile curve; `None` if there are no times.
+    /// Returns the distribution in µs, or `None` if there are no times.
     pub(crate) fn distribution(&self, with_curve: bool) -> Option<Distribution> {
         let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
         let at = |quantile| micros(histogram.value_at_quantile(quantile));
@@ -76,23 +75,22 @@ impl Times {
     }
 }
 
-/// Counts and times of many streams.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    /// Pauses longer than this are counted, in nanoseconds.
+    /// Pauses longer than this are counted as gaps, in nanoseconds.
     gap: u64,
-    /// The counts; distributions are added at the end.
+    /// The counts. Distributions are added in [`Tally::summary`].
     counts: Summary,
     times: BTreeMap<Metric, Times>,
-    /// Delay of requests on an open connection, compared with their intended starts.
+    /// Delay between the intended start of a request and its sending, on an open connection.
     pub start_lag: Times,
-    /// Sentences about errors, with the number of occurrences.
+    /// Errors as sentences, with the number of occurrences.
     pub complaints: BTreeMap<String, u64>,
-    /// The first stream that had a token.
+    /// The timeline of the first stream with a token.
     pub timeline: Option<Timeline>,
     began: Option<u64>,
     ended: u64,
-    /// Duration in seconds of the turns that were added.
+    /// Total duration of the absorbed turns, in seconds.
     earlier: f64,
 }
 
@@ -102,14 +100,13 @@ impl Tally {
         Self { gap, ..Self::default() }
     }
 
-    /// Records a stream.
     pub(crate) fn record(&mut self, sample: &Sample) {
         self.count(sample);
         if sample.sent > 0 {
             self.span(sample);
         }
-        // If a connection had to be opened, the target's part of the delay cannot be separated from the
-        // tool's own.
+        // If a connection had to be opened, the delay is partly the target's, and that part cannot be told from
+        // the tool's own.
         if sample.sent > 0 && !sample.connected {
             self.start_lag.record(sample.sent.saturating_sub(sample.intended));
         }
@@ -178,8 +175,8 @@ impl Tally {
         }
     }
 
-    /// Records postmarks. A postmark from another machine's clock, or from an old recording, is outside the
-    /// time of the stream and is ignored.
+    /// Records the latency since each token's postmark. Ignores postmarks outside the time of the stream: they are from
+    /// another machine's clock or from an old recording.
     fn postmarks(&mut self, sample: &Sample) {
         for token in &sample.tokens {
             let sent = |postmark: &Postmark| (sample.intended..=token.at).contains(&postmark.left);
@@ -194,7 +191,6 @@ impl Tally {
         self.times.entry(metric).or_default().record(nanoseconds);
     }
 
-    /// Adds the counts of the load itself.
     pub(crate) fn course(&mut self, course: LoadStats) {
         self.counts.unsent += course.unsent;
         if course.unsent > 0 {
@@ -203,7 +199,7 @@ impl Tally {
         }
     }
 
-    /// Adds a turn.
+    /// Adds the results of a turn.
     pub(crate) fn absorb(&mut self, turn: &Self) {
         let (counts, more) = (&mut self.counts, &turn.counts);
         counts.streams += more.streams;
@@ -226,18 +222,17 @@ impl Tally {
         self.earlier += turn.seconds();
     }
 
-    /// The number of deltas with content so far.
+    /// Returns the number of deltas with content so far.
     pub(crate) fn token_count(&self) -> u64 {
         self.counts.tokens
     }
 
-    /// Time from the first intended start to the last end, summed over the turns.
+    /// Returns the time from the first intended start to the end of the last stream, summed over the turns.
     fn seconds(&self) -> f64 {
         let own = self.began.map_or(0, |began| self.ended.saturating_sub(began));
         self.earlier + own as f64 / 1e9
     }
 
-    /// The figures, with or without percentile curves.
     pub(crate) fn summary(&self, with_curves: bool, process: Option<Process>) -> Summary {
         let seconds = self.seconds();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -254,8 +249,8 @@ impl Tally {
     }
 }
 
-/// A stream's mean time per output token after the first, if the stream is complete and has several tokens.
-/// If the upstream puts several tokens into a delta, only the usage has the true number.
+/// Returns a stream's mean time per output token after the first, if the stream is complete and has several tokens. An
+/// upstream may put several tokens into a delta, so the count is taken from the usage if there is one.
 fn time_per_token(sample: &Sample) -> Option<u64> {
     let (first, last) = (sample.tokens.first()?, sample.tokens.last()?);
     let deltas = sample.tokens.len() as u64;
@@ -290,7 +285,7 @@ mod tests {
         Token { at, kind: TokenKind::Text, postmark }
     }
 
-    /// A complete stream that was intended to start at 10 ms and started at 11 ms.
+    /// A complete stream whose intended start was at 10 ms and that started at 11 ms.
     fn sample(tokens: &[Token]) -> Sample {
         Sample {
             intended: 10 * MS,
@@ -310,7 +305,7 @@ mod tests {
         tally.summary(true, None)
     }
 
-    /// The maximum of a metric, in ms, with three digits.
+    /// Returns the maximum of a metric, in ms, rounded to two decimal places.
     fn max(summary: &Summary, metric: Metric) -> Option<f64> {
         summary.metrics.get(&metric).map(|times| (times.max / 10.0).round() / 100.0)
     }

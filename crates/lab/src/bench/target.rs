@@ -10,13 +10,12 @@ use crate::Invalid;
 /// An endpoint.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The name in the report.
     pub name: String,
-    /// The base address of the target's API, such as `http://127.0.0.1:8787/v1`.
+    /// The base URL of the target's API, such as `http://127.0.0.1:8787/v1`.
     pub url: Uri,
-    /// Additional headers of requests to the target. A header with the name of a default header replaces it.
+    /// Additional request headers. A header with the name of a default header replaces it.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How the target's certificate is checked. `None` trusts the system's authorities, or Mozilla's if the system
+    /// How the target's certificate is verified. `None` trusts the system's root certificates, or Mozilla's if the system
     /// has none.
     pub tls: Option<ClientConfig>,
 }
@@ -24,7 +23,7 @@ pub struct Target {
 impl FromStr for Target {
     type Err = Invalid;
 
-    /// Parses `name=url`, or only `url`, whose host and port are then the name.
+    /// Parses `name=url` or `url`. Without a name, the URL's host and port are the name.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let (name, url) = match text.split_once('=') {
             Some((name, url)) if !name.contains("://") => (Some(name), url),
@@ -48,7 +47,7 @@ impl FromStr for Target {
     }
 }
 
-/// Parses `Name: value`, a header for a target. The value is never printed.
+/// Parses `Name: value`. The value is marked as sensitive, so that it is never printed.
 ///
 /// # Errors
 /// The text is not a valid header.

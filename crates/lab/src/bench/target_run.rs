@@ -12,21 +12,20 @@ use super::{
 };
 use crate::follow::sample::Sample;
 
-/// Maximum number of tokens, about 160 MB, in samples that are kept until a turn has ended, so that counting
-/// does not disturb the turn.
+/// Maximum number of tokens in buffered samples: about 160 MB. Samples are buffered during a turn so that counting does
+/// not disturb it.
 const MAX_KEPT: usize = 4 << 20;
 
-/// A target under measurement.
 #[derive(Debug)]
 pub(super) struct TargetRun {
     pub(super) contender: Contender,
     pub(super) client: Arc<Client>,
     pub(super) family: Option<ProcessTree>,
-    /// Memory of the target before the first stream, in KiB.
+    /// The target's memory before the first stream, in KiB.
     idle_kib: f64,
-    /// All turns.
+    /// The results of all turns.
     pub(super) all: Tally,
-    /// The target's processes over all turns.
+    /// The cost of the target's processes over all turns.
     process: Option<Process>,
     pub(super) shown: Target,
 }
@@ -48,14 +47,14 @@ impl TargetRun {
         })
     }
 
-    /// Discards the measurements so far, since only the last turn is reported.
+    /// Discards the measurements so far, since a ramp reports only its best turn.
     pub(super) fn clear(&mut self, plan: &Plan) {
         self.all = Tally::new(nanoseconds(plan.gap));
         self.process = None;
         self.shown = Target { rounds: Vec::new(), timelines: Vec::new(), ..mem::take(&mut self.shown) };
     }
 
-    /// Returns the processes' cost in one turn.
+    /// Returns the cost of the target's processes in one turn.
     pub(super) fn cost(&self, (cpu, peak_kib): (u64, f64), tokens: u64, open_streams: u64) -> Process {
         let mut process = Process {
             cpu_seconds: cpu as f64 / 1e9,
@@ -68,7 +67,6 @@ impl TargetRun {
         process
     }
 
-    /// Adds the figures of a turn.
     pub(super) fn take(&mut self, tally: &Tally, process: Option<Process>) {
         self.all.absorb(tally);
         self.shown.timelines.extend(tally.timeline.clone());
@@ -99,7 +97,7 @@ impl Process {
     }
 }
 
-/// Keeps samples until the turn has ended.
+/// Buffers samples until the turn has ended.
 pub(super) struct SampleBuffer {
     tally: Tally,
     samples: Vec<Sample>,

@@ -1,4 +1,4 @@
-//! [`UpstreamBench`]: the bench of a server's admin API, which measures an upstream of the configuration.
+//! [`UpstreamBench`]: measures an upstream of the configuration on behalf of the admin API.
 
 use std::{
     sync::{
@@ -31,10 +31,9 @@ const PROMPT: usize = 64;
 /// Time limit for a stream.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Minimum length of a pause between two tokens that is counted.
+/// Pauses between two tokens count as gaps if they are longer than this.
 const GAP: Duration = Duration::from_millis(200);
 
-/// Measures upstreams for the admin API.
 #[derive(Debug)]
 pub struct UpstreamBench;
 
@@ -58,14 +57,13 @@ fn measure(plan: &Plan, stopped: oneshot::Receiver<()>) -> Result<Value, String>
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let stop = async {
-        // The other end is dropped with the run.
+        // Completes when the sender is dropped together with the run.
         let _ = stopped.await;
     };
     let report = runtime.block_on(super::run(plan, stop)).map_err(|error| error.to_string())?;
     serde_json::to_value(report).map_err(|error| error.to_string())
 }
 
-/// A run on its own thread.
 #[derive(Debug)]
 struct Running {
     course: Arc<AtomicU32>,
@@ -129,7 +127,6 @@ fn plan(wanted: &BenchRequest) -> Result<Plan, String> {
     })
 }
 
-/// The headers of requests to the upstream.
 fn headers(upstream: &Upstream) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let side = upstream.options.side();
     let mut headers: Vec<_> = side

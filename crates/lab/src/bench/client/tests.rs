@@ -1,4 +1,4 @@
-//! Tests of the client with targets in the test's own process.
+//! Tests of the client against targets in the same process.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ fn client(address: SocketAddr, limit: Duration) -> Client {
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Returns a complete response with these chunks.
+/// Returns a complete chunked response.
 fn answer(chunks: &[&str]) -> String {
     let chunks = chunks.iter().map(|chunk| format!("{:x}\r\n{chunk}\r\n", chunk.len()));
     format!("{HEAD}{}0\r\n\r\n", chunks.collect::<String>())
@@ -42,8 +42,7 @@ fn good() -> String {
     ])
 }
 
-/// Starts a target that follows `script` connection by connection: it sends a response to each request, then
-/// closes the connection.
+/// Starts a target. Each element of `script` lists the responses to send on one connection before closing it.
 async fn scripted(script: Vec<Vec<String>>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -184,12 +183,12 @@ async fn stream_over_the_time_limit_is_broken() {
     let whole = good();
     let (open, _) = whole.split_at(whole.len() - 5);
     let early = open.get(..200).unwrap().to_owned();
-    // The target then keeps the connections open and sends nothing more.
+    // The empty responses keep the connections open.
     let (address, _target) = scripted(vec![vec![early, "".into()], vec![open.to_owned(), "".into()]]).await;
     let client = client(address, LIMIT);
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Broken("no end within 20s".to_owned()));
-    // After the end mark, the client does not wait until its time limit.
+    // The client has seen the end of the stream, so it does not wait for the timeout.
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Done);
     let told = "the body does not end properly after the end of the stream (it stays open, frame 5)";

@@ -1,21 +1,19 @@
-//! Warnings that a reader must see before the figures.
+//! Warnings about everything in a run that makes its figures less reliable.
 
 use super::{Metric, Report, Summary, Target, figure};
 use toolwire_gateway::observe::terminal::{counted, plural};
 
-/// Minimum p99, in µs, of the mock's slip and of the tool's lag that is reported: 1 ms, a scheduler tick.
+/// The mock's slip and the tool's lag are reported if their p99, in µs, exceeds this: 1 ms, a scheduler tick.
 const LATE: f64 = 1_000.0;
-/// Minimum number of streams for a p99 of a figure that each stream has once: with fewer, it is simply the
-/// maximum.
+/// Minimum number of streams for a meaningful p99. With fewer, it is simply the maximum.
 const FEW: u64 = 100;
-/// Minimum number of open streams for memory per stream: with fewer, it means little.
+/// Minimum number of open streams for a meaningful figure of memory per stream.
 const MANY: u64 = 20;
-/// Factor by which a round's median must exceed that of the middle round to be more than noise.
+/// A round is reported if its median exceeds that of the middle round by more than this factor.
 const UNEVEN: f64 = 3.0;
-/// Minimum number of rounds: with fewer, their spread means little.
+/// Minimum number of rounds for a meaningful spread.
 const ROUNDS: usize = 5;
 
-/// Everything about the run that weakens its figures.
 pub(super) fn caveats(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(slip(report));
@@ -31,7 +29,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Reports late pieces: they make every figure worse except `added`, which is measured from the postmark.
+/// Reports that the mock sent pieces late. This worsens every figure except `added`, which is measured from the postmark.
 fn slip(report: &Report) -> Option<String> {
     let baseline = report.baseline.iter().map(|target| ("the baseline", target));
     let sides = baseline.chain(report.targets.iter().map(|target| (target.name.as_str(), target)));
@@ -62,7 +60,7 @@ fn losses(target: &Target) -> Option<String> {
     })
 }
 
-/// Reports skipped starts: the real load is lower than the requested load.
+/// Reports skipped starts, which make the actual load lower than the requested load.
 fn unsent(target: &Target) -> Option<String> {
     let Summary { streams, unsent, .. } = target.all;
     (unsent > 0).then(|| {
@@ -75,7 +73,7 @@ fn unsent(target: &Target) -> Option<String> {
     })
 }
 
-/// Reports late requests: the real load differs from the requested load.
+/// Reports that the tool sent requests late, which makes the actual load differ from the requested load.
 fn lag(report: &Report) -> Option<String> {
     let lag = report.overhead.start_lag.as_ref().filter(|lag| lag.p99 > LATE)?;
     Some(format!(
@@ -84,7 +82,7 @@ fn lag(report: &Report) -> Option<String> {
     ))
 }
 
-/// Reports other work on the machine.
+/// Reports other load on the machine.
 fn busy(report: &Report) -> Option<String> {
     let (before, after) = report.machine.load?;
     let cores = report.machine.cores.max(1);
@@ -97,7 +95,7 @@ fn busy(report: &Report) -> Option<String> {
     })
 }
 
-/// Reports a disturbed round, which differs strongly from the others.
+/// Reports a round that differs so much from the other rounds that something must have disturbed it.
 fn uneven(report: &Report) -> Option<String> {
     let spreads = report.targets.iter().flat_map(|target| {
         [Metric::Added, Metric::Ttft].into_iter().filter_map(move |metric| {

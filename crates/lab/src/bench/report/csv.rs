@@ -7,15 +7,14 @@
 //! nginx,all,added_p99,ratio_median,1.31,ratio
 //! ```
 //!
-//! `round` is `all` or a number from 1. The target `(tool)` stands for the tool's own costs,
-//! `(baseline)` for the baseline.
+//! `round` is `all` or a number from 1. The rows of target `(tool)` are the tool's own costs, those of `(baseline)` the
+//! results of the baseline.
 
 use super::{Distribution, Overhead, Process, Ramp, Ratio, Report, Summary, Target};
 
-/// The columns.
 const HEAD: [&str; 6] = ["target", "round", "measure", "statistic", "value", "unit"];
 
-/// Writes the report's figures as CSV. Curves, timelines and complaints are only in the JSON.
+/// Writes the report's figures as CSV. Only the JSON contains curves, timelines and complaints.
 ///
 /// # Errors
 ///
@@ -39,11 +38,9 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     lines.0.into_inner().map_err(|error| error.into_error().into())
 }
 
-/// The lines so far.
 struct Lines(csv::Writer<Vec<u8>>);
 
 impl Lines {
-    /// One figure.
     fn line(
         &mut self,
         at: (&str, &str),
@@ -55,7 +52,6 @@ impl Lines {
         self.0.write_record([at.0, at.1, measure, statistic, &value.to_string(), unit])
     }
 
-    /// One count.
     fn count(&mut self, at: (&str, &str), measure: &str, value: u64, unit: &str) -> csv::Result<()> {
         self.0.write_record([at.0, at.1, measure, "count", &value.to_string(), unit])
     }

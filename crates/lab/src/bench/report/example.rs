@@ -1,8 +1,7 @@
-//! A complete report for testing the views: three targets, five rounds, a baseline, a ramp.
+//! A complete report for tests of its output formats: three targets, five rounds, a baseline and a ramp.
 
 use super::Report;
 
-/// The report in `example/report.json`.
 pub(crate) fn report() -> Report {
     serde_json::from_str(include_str!("example/report.json")).unwrap()
 }

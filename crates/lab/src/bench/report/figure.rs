@@ -1,6 +1,6 @@
 //! Figures for readers: three significant digits and a suitable unit.
 
-/// Shown where nothing was measured.
+/// Placeholder for a figure that was not measured.
 pub(crate) const NONE: &str = "–";
 
 /// Formats a time given in µs: `0.42 µs`, `58.3 µs`, `1.24 ms`, `312 ms`, `2.41 s`.
@@ -30,7 +30,7 @@ pub(crate) fn count(value: u64) -> String {
     thousands(&value.to_string())
 }
 
-/// Formats a factor: `1.02`, `0.038`, `12.4`. Small factors keep two significant digits.
+/// Formats a factor: `1.02`, `0.038`, `12.4`. Small factors have two significant digits.
 pub(crate) fn factor(value: f64) -> String {
     match value {
         value if value.is_finite() && value != 0.0 && value.abs() < 0.0995 => format!("{value:.3}"),
@@ -38,7 +38,7 @@ pub(crate) fn factor(value: f64) -> String {
     }
 }
 
-/// Formats a duration in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
+/// Formats a duration given in seconds: `850 ms`, `42 s`, `1 min 42 s`.
 pub(crate) fn span(seconds: f64) -> String {
     if seconds.is_finite() && seconds >= 99.5 {
         format!("{:.0} min {:.0} s", (seconds.round() / 60.0).floor(), seconds.round() % 60.0)
@@ -47,7 +47,7 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// Adds thousands separators to `text`, which is digits, perhaps after a minus sign.
+/// Adds thousands separators to `text`, an integer.
 fn thousands(text: &str) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let mut out = sign.to_owned();

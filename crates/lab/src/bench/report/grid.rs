@@ -6,28 +6,28 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 
 /// A table before it is fitted to a width.
 pub(crate) struct Grid {
-    /// The heads, and the rows.
+    /// The rows. The first holds the column headings.
     rows: Vec<Vec<String>>,
-    /// Number of columns at the start that hold names; the remaining columns hold numbers.
+    /// Number of leading columns that hold names; all further columns hold numbers.
     names: usize,
 }
 
-/// Width between two columns of the table: the padding of both, and the line between them.
+/// Width between two columns: the padding on both sides, and the line between.
 const GAP: usize = 3;
 
 impl Grid {
-    /// Creates a table with these heads. Its first `names` columns are repeated where it is continued.
+    /// Creates a table with these headings. If the table is too wide, its first `names` columns are repeated in each
+    /// continuation.
     pub(crate) fn new<T: Into<String>>(heads: impl IntoIterator<Item = T>, names: usize) -> Self {
         Self { rows: vec![heads.into_iter().map(Into::into).collect()], names }
     }
 
-    /// Adds a row.
     pub(crate) fn add_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Returns the table in lines of at most `width` columns, if at least one column of numbers fits next to
-    /// the names. Columns that do not fit continue in another table below, with the names repeated.
+    /// Returns the table in lines of at most `width` characters. Columns that do not fit are moved to another table below,
+    /// which repeats the names. A line may be longer if not even one column of numbers fits beside the names.
     pub(crate) fn fitted(&self, width: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<_> = (0..columns).map(|column| self.width(column)).collect();
@@ -39,7 +39,7 @@ impl Grid {
             let mut taken = 0;
             let fitting = rest.iter().take_while(|&&width| {
                 taken += width + GAP;
-                // The last column has no gap after it.
+                // No gap follows the last column.
                 taken <= room + 1
             });
             let end = first + fitting.count().max(1);
@@ -54,7 +54,7 @@ impl Grid {
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     }
 
-    /// The table of the names and the columns `numbers`.
+    /// Renders the columns of names and the columns in `numbers`.
     fn part(&self, numbers: Range<usize>) -> String {
         let cells = |row: &Vec<String>| {
             let cells = row.iter().enumerate();

@@ -1,5 +1,5 @@
-//! The report as JSON, written by `--json` and contained in the page. Its members and their order are
-//! those of [`Report`]; docs/bench.md lists them.
+//! The report as JSON, for `--json` and the HTML page. Its members are those of [`Report`], in the same order;
+//! docs/bench.md lists them.
 
 use std::io::{self, Write};
 
@@ -11,22 +11,22 @@ use serde_json::{
 
 use super::Report;
 
-/// Returns the report as JSON, with one member per line, lists on one line, and a final line end.
+/// Returns the report as JSON with one member per line, each list on a single line, and a final newline.
 pub fn json(report: &Report) -> String {
     in_lines(report)
 }
 
-/// Like [`json`], for a report of another kind.
+/// Like [`json`], but for any type of report.
 pub(crate) fn in_lines(report: &impl Serialize) -> String {
     let mut bytes = Vec::new();
-    // This cannot fail: strings and numbers under string keys are written to memory.
+    // Cannot fail: all keys are strings, and the output goes to memory.
     let written = report.serialize(&mut Serializer::with_formatter(&mut bytes, Layout::default()));
     bytes.push(b'\n');
     written.ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// Writes one line per member, but also one line per list, so that a curve of sixty points does not take
-/// sixty lines.
+/// Writes each member on its own line, but a list on a single line: otherwise a curve of sixty points would take sixty
+/// lines.
 #[derive(Default)]
 struct Layout {
     depth: usize,
@@ -41,7 +41,7 @@ impl Layout {
 }
 
 impl Formatter for Layout {
-    // Digits after the sixth are noise.
+    // Rounds to six decimal places: any further digits are noise.
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
         CompactFormatter.write_f64(out, (value * 1e6).round() / 1e6)
     }

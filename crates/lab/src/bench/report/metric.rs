@@ -1,4 +1,4 @@
-//! The names of [`Metric`]s: one for programs, one for readers.
+//! The names of [`Metric`]s, for programs and for people.
 
 use std::{fmt, str::FromStr};
 
@@ -8,17 +8,17 @@ use super::{Distribution, Metric};
 use crate::Invalid;
 
 impl Metric {
-    /// The name in JSON, CSV, ratios and service levels: `first_call`.
+    /// Returns the name in JSON, CSV, ratios and service levels, such as `first_call`.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The names of all metrics, for messages.
+    /// Returns the names of all metrics, for error messages.
     pub(crate) fn names() -> String {
         Self::VARIANTS.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The name in the table.
+    /// Returns the name in the table.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Ttfb => "TTFB",
@@ -53,7 +53,7 @@ impl FromStr for Metric {
 }
 
 impl Distribution {
-    /// Returns the statistics by name, without the count: `mean`, `p99`, …
+    /// Returns all statistics except the count, each with its name: `mean`, `p99`, …
     pub fn statistics(&self) -> [(&'static str, f64); 8] {
         [
             ("min", self.min),

@@ -1,10 +1,9 @@
-//! The report as a page: one file that needs no network and contains the report's JSON and the script that
-//! draws it.
+//! The report as a self-contained HTML page, which includes the report's JSON and the script that draws it.
 
 use super::{Report, caveats::caveats, json::json, table::table};
 use crate::html::{STYLE, embedded, escaped, filled};
 
-/// The template of the page: names between `@@` mark the places of its parts.
+/// The page's template. Names between `@@` are placeholders.
 const FRAME: &str = include_str!("page/page.html");
 const SCRIPT: &str =
     concat!(include_str!("page/draw.js"), include_str!("page/charts.js"), include_str!("page/page.js"));
@@ -23,7 +22,6 @@ pub fn page(report: &Report) -> String {
     filled(FRAME, &parts)
 }
 
-/// The names of the measured targets.
 fn names(report: &Report) -> String {
     report.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>().join(", ")
 }
@@ -32,7 +30,7 @@ fn names(report: &Report) -> String {
 mod tests {
     use super::{super::example, *};
 
-    /// The text between the first `from` and the next `to` after it.
+    /// Returns the text between the first `from` and the next `to`.
     fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
         page.split_once(from).and_then(|(_, behind)| behind.split_once(to)).unwrap().0
     }

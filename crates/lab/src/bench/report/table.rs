@@ -1,7 +1,7 @@
 //! The report for a terminal: plain-text tables in aligned columns, at most as wide as the terminal.
 //!
-//! Each measure lists the targets below one another, since readers compare them. A table that is too wide
-//! is continued below, with the targets' names repeated.
+//! The rows of a measure are the targets, for easy comparison. A table that is too wide is continued below, with the
+//! targets' names repeated.
 
 use strum::VariantArray;
 use toolwire_gateway::observe::{
@@ -16,15 +16,14 @@ use super::{
     grid::Grid,
 };
 
-/// Maximum number of columns in a line of prose.
+/// Maximum width of a line of prose, in characters.
 const WORDS: usize = 110;
-/// Maximum number of characters of a target's name that are shown.
+/// Maximum displayed length of a target's name, in characters.
 const NAME: usize = 18;
-/// The name under which the baseline is shown.
+/// The displayed name of the baseline.
 pub(super) const BASELINE: &str = "(baseline)";
 
-/// Returns the report's tables in lines of `width` columns, which is the terminal's width if the output is a
-/// terminal.
+/// Returns the report's tables in lines of at most `width` characters. `width` is `None` if the output is not a terminal.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let words = width.min(WORDS);
@@ -39,7 +38,7 @@ pub fn table(report: &Report, width: Option<usize>) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// The subject of the measurement, and the machine.
+/// Describes the run and the machine.
 fn head(report: &Report, width: usize) -> String {
     let machine = &report.machine;
     let load =
@@ -56,19 +55,19 @@ fn head(report: &Report, width: usize) -> String {
     [first, report.load.clone(), machine].map(|line| wrapped(&line, "", width)).join("\n")
 }
 
-/// The targets with the names under which they are shown, the baseline first.
+/// Returns the baseline and then the targets, each with its displayed name.
 fn sides(report: &Report) -> impl Iterator<Item = (String, &Target)> {
     let baseline = report.baseline.iter().map(|target| (BASELINE.to_owned(), target));
     baseline.chain(report.targets.iter().map(|target| (name(&target.name), target)))
 }
 
-/// A name for display: without control characters, and shortened.
+/// Replaces control characters in a name, and shortens it.
 fn name(name: &str) -> String {
     let clean = || name.chars().map(|char| if is_unprintable(char) { '?' } else { char });
     if clean().count() <= NAME { clean().collect() } else { clean().take(NAME - 1).chain(['…']).collect() }
 }
 
-/// How the streams ended.
+/// The table of streams, counted by how they ended.
 fn streams(report: &Report) -> Grid {
     let heads =
         ["streams", "all", "good", "refused", "failed", "broken", "malformed", "unsent", "gaps", "tokens"];
@@ -81,7 +80,7 @@ fn streams(report: &Report) -> Grid {
     table
 }
 
-/// The throughput, and the cost of a token and a stream in the process under test.
+/// The table of throughput, and of the cost per token and per stream in the process under test.
 fn costs(report: &Report) -> Grid {
     let process = report.targets.iter().any(|target| target.all.process.is_some());
     let measures: &[Cost] = if process { &COSTS } else { COSTS.split_at(1).0 };
@@ -97,7 +96,6 @@ fn costs(report: &Report) -> Grid {
     table
 }
 
-/// A column of the costs.
 struct Cost {
     title: &'static str,
     measure: &'static str,
@@ -105,7 +103,7 @@ struct Cost {
     told: fn(f64) -> String,
 }
 
-/// The columns; the last two are shown if a process was watched.
+/// The columns. The last two are shown only if a process was measured.
 const COSTS: [Cost; 3] = [
     Cost {
         title: "tokens/s",
@@ -127,7 +125,7 @@ const COSTS: [Cost; 3] = [
     },
 ];
 
-/// The distributions, in one group of rows per measure.
+/// The table of latencies, with a group of rows for each measure.
 fn latencies(report: &Report) -> Grid {
     let (p50, p99) = (against(report, "ttft_p50"), against(report, "ttft_p99"));
     let heads = ["latency", "", "p50", "p90", "p99", "max"].map(str::to_owned);
@@ -148,7 +146,7 @@ fn latencies(report: &Report) -> Grid {
     table
 }
 
-/// A row of the latencies, for the target named `called`, which is displayed as `shown`.
+/// Returns the row for the target named `called`, which is displayed as `shown`.
 fn latency(
     report: &Report,
     title: &str,
@@ -163,25 +161,23 @@ fn latency(
     [title.to_owned(), shown, p50, p90, p99, max, typical, tail]
 }
 
-/// Returns the heading of a column of ratios, which names the target that they refer to. Empty if the measure
-/// has no ratios.
+/// Returns the heading for a column of ratios, which names the reference target, or an empty string if the measure has no
+/// ratios.
 fn against(report: &Report, measure: &str) -> String {
     let found = ratios(report).iter().find(|ratio| ratio.measure == measure);
     found.map_or_else(String::new, |ratio| format!("÷ {}", name(&ratio.to)))
 }
 
-/// The meaningful ratios. There are none after a ramp, because each target's figures are from a different
-/// load.
+/// Returns the ratios of the report. A ramp loads each target differently, so its ratios would be meaningless.
 fn ratios(report: &Report) -> &[Ratio] {
     if report.rounds > 0 { &report.ratios } else { &[] }
 }
 
-/// Returns a heading that begins with the name of its subject. Empty if there is no heading.
 fn titled(of: &str, against: &str) -> String {
     if against.is_empty() { String::new() } else { format!("{of}{against}") }
 }
 
-/// A ratio with its spread, marked if the rounds disagree on which side has more.
+/// Formats a ratio with its spread, and marks it `≈` if the spread includes 1.
 fn ratio(report: &Report, target: &str, measure: &str) -> String {
     let found = ratios(report).iter().find(|ratio| ratio.target == target && ratio.measure == measure);
     found.map_or_else(String::new, |ratio| {
@@ -191,7 +187,6 @@ fn ratio(report: &Report, target: &str, measure: &str) -> String {
     })
 }
 
-/// Explains how to read the ratios.
 fn legend(report: &Report, width: usize) -> Option<String> {
     (!ratios(report).is_empty()).then(|| {
         const LEGEND: &str =
@@ -200,7 +195,6 @@ fn legend(report: &Report, width: usize) -> Option<String> {
     })
 }
 
-/// The results of the ramps.
 fn ramps(report: &Report, width: usize) -> Option<String> {
     let words = width.min(WORDS);
     let slo = &report.ramps.first()?.slo;
@@ -215,7 +209,7 @@ fn ramps(report: &Report, width: usize) -> Option<String> {
     Some(format!("{slo}\n\n{}\n\n{}", table.fitted(width), steps.join("\n")))
 }
 
-/// The steps of a ramp, with failed ones marked, and the measurements of the smallest failed step.
+/// Lists the steps of a ramp, marks failed steps, and gives the measurements of the smallest failed step.
 fn steps(ramp: &Ramp, width: usize) -> String {
     let steps = ends(ramp).map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
     let steps = steps.collect::<Vec<_>>().join(" ");
@@ -228,12 +222,12 @@ fn limit(ramp: &Ramp) -> Option<&RampStep> {
     ends(ramp).filter(|step| !step.held).min_by_key(|step| step.streams)
 }
 
-/// The last attempt of each step, since a failed step is repeated.
+/// Returns the last attempt of each step, since a failed step is repeated.
 fn ends(ramp: &Ramp) -> impl Iterator<Item = &RampStep> {
     ramp.steps.chunk_by(|one, next| one.streams == next.streams).filter_map(|tries| tries.last())
 }
 
-/// The errors and violations of streams, target by target.
+/// Lists errors and violations in streams, by target.
 fn complaints(report: &Report, width: usize) -> Option<String> {
     let mut lines = Vec::new();
     for (name, target) in sides(report) {
@@ -245,7 +239,6 @@ fn complaints(report: &Report, width: usize) -> Option<String> {
     (!lines.is_empty()).then(|| format!("Complaints\n{}", lines.join("\n")))
 }
 
-/// The tool's own cost.
 fn tool(report: &Report, width: usize) -> String {
     let overhead = &report.overhead;
     let cost = format!(
@@ -265,7 +258,6 @@ fn tool(report: &Report, width: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The warnings about the figures.
 fn warnings(report: &Report, width: usize) -> Option<String> {
     let lines = caveats(report).into_iter().map(|line| wrapped(&line, "! ", width));
     let lines = lines.collect::<Vec<_>>();
@@ -276,7 +268,7 @@ fn warnings(report: &Report, width: usize) -> Option<String> {
 mod tests {
     use super::{super::example, *};
 
-    /// With `TOOLWIRE_APPROVE`, the test overwrites the expected table, and then passes once it is rebuilt.
+    /// If `TOOLWIRE_APPROVE` is set, overwrites the expected table. The test passes after the next build.
     #[test]
     fn table_matches_the_approved_one() {
         let told = table(&example::report(), None);
@@ -317,7 +309,7 @@ mod tests {
             wide.iter().filter(|word| rules(word)).collect::<Vec<_>>(),
             narrow.iter().filter(|word| rules(word)).collect::<Vec<_>>()
         );
-        // A table is printed even if nothing fits into the width.
+        // A table is printed even if nothing fits the width.
         assert!(table(&report, Some(1)).contains("toolwire"));
     }
 
