@@ -9,20 +9,20 @@
 //! }
 //! ```
 //!
-//! The first paragraph of a field's documentation is the description of the key. `Default` is implemented, too.
+//! The first paragraph of a field's documentation becomes the description of its key. The macro also implements `Default`.
 //! Options of `#[setting(…)]`:
 //!
 //! - `key = …`: the key, if it differs from the field's name.
-//! - `default = …`: the field's default, if it differs from its type's.
-//! - `or = …`: the default in words, if it depends on something else.
-//! - `about = …`: the description, if it is computed.
+//! - `default = …`: the field's default, if it is not the default of the type.
+//! - `or = …`: a description of the default, if the default depends on something else.
+//! - `about = …`: an expression for the description, instead of the documentation.
 //! - `required`: the key must be set.
-//! - `file_only`: only the configuration file may set the key.
-//! - `range = …`, `size`, `word`, `words = …`, `may_be_empty`: the values that the key accepts, if its type does not say so.
-//! - `read = …, show = …`: functions of the configuration that read and show a value of a special type. A struct with such a
-//!   key has a method `settings` for visitors that know these types, instead of the trait.
-//! - `nested`: the field is a struct of settings whose keys are in the same table.
-//! - `visit = …`: a function that visits the keys of the field. It gets the struct and the visitor.
+//! - `file_only`: the key can be set only in the configuration file.
+//! - `range = …`, `size`, `word`, `words = …`, `may_be_empty`: restricts the values that the key accepts, beyond its type.
+//! - `read = …, show = …`: methods of the visitor that read and show a value of a type that only the configuration knows. A
+//!   struct with such a key gets an inherent method `settings` instead of an implementation of the trait.
+//! - `nested`: the field is a struct of settings, and its keys belong to the same table.
+//! - `visit = …`: a function that visits the keys of the field. Its arguments are the struct and the visitor.
 //! - `skip`: the field is not a setting.
 
 use proc_macro2::TokenStream;
@@ -84,10 +84,8 @@ struct Setting<'i> {
     flags: Vec<Ident>,
 }
 
-/// The options with values.
 const VALUES: [&str; 9] = ["key", "default", "or", "about", "range", "words", "read", "show", "visit"];
 
-/// The options without values.
 const FLAGS: [&str; 7] = ["required", "file_only", "size", "word", "may_be_empty", "nested", "skip"];
 
 impl<'i> Setting<'i> {
@@ -129,7 +127,7 @@ impl<'i> Setting<'i> {
         }
     }
 
-    /// The statement that visits the setting.
+    /// Returns the statement that visits the setting.
     fn statement(&self) -> TokenStream {
         let field = self.field;
         if let Some(visit) = self.value("visit") {
@@ -158,7 +156,7 @@ impl<'i> Setting<'i> {
         quote!(keys.key(#key, ::toolwire_engine::settings::Field::#value);)
     }
 
-    /// The key with its documentation.
+    /// Returns the expression for the key and its description.
     fn key(&self) -> TokenStream {
         let (name, docs) = (self.field.to_string(), &self.docs);
         let key = self.value("key").map_or_else(|| quote!(#name), |key| quote!(#key));
@@ -170,7 +168,7 @@ impl<'i> Setting<'i> {
     }
 }
 
-/// The first paragraph of a field's documentation, as one line.
+/// Returns the first paragraph of a field's documentation, joined into one line.
 fn docs(field: &Field) -> String {
     let lines = field.attrs.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(docs) if docs.path.is_ident("doc") => match &docs.value {

@@ -14,23 +14,21 @@ use toolwire_pipeline::{event::Finish, format::Format};
 
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The case's name, such as `chat/native/two-calls@cut=17`.
+    /// A unique name, such as `chat/native/two-calls@cut=17`.
     pub name: String,
-    /// The row of the report to which the case belongs.
+    /// The row of the report that counts the case.
     pub(crate) category: Category,
     /// The dialect in which the gateway must call the mock.
     pub api: Api,
-    /// The upstream's response.
     pub(crate) source: Source,
-    /// The format in which the response's calls are written as text.
+    /// The format of the calls that the response contains as text.
     pub format: Option<&'static Format>,
-    /// The tools that the client declares, in the form of Chat Completions.
+    /// The tools that the client declares, in the format of Chat Completions.
     pub(crate) tools: Arc<Vec<Value>>,
     /// The response that must arrive at the client.
     pub(crate) expected: Expected,
 }
 
-/// The upstream's response.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A generated response.
@@ -39,17 +37,13 @@ pub(crate) enum Source {
     Recorded(Arc<Recorded>, Variant),
 }
 
-/// A recorded response.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorded {
-    /// HTTP status.
     pub(crate) status: u16,
-    /// Headers.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-/// A row of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
@@ -77,7 +71,7 @@ pub(crate) enum Category {
 }
 
 impl Category {
-    /// The category's name, as in the names of cases.
+    /// Returns the category's name, as in the names of cases.
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }
@@ -94,14 +88,13 @@ impl fmt::Display for Category {
 pub(crate) enum Expected {
     /// A complete response.
     Response(Wanted),
-    /// An error, before or within the stream. The content before the error is the beginning of a
-    /// response.
+    /// An error, before or within the stream. Content may precede the error.
     Failure {
-        /// The response whose beginning may arrive.
+        /// The response that the content before the error must be a prefix of.
         of: Wanted,
-        /// The accepted statuses if the response has not begun.
+        /// The accepted statuses if the error comes before the stream.
         status: RangeInclusive<u16>,
-        /// Whether the upstream's response is truncated instead of failing.
+        /// Whether the upstream's response breaks off without an error.
         is_truncated: bool,
     },
 }
@@ -110,22 +103,21 @@ pub(crate) enum Expected {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wanted {
     pub(crate) text: String,
-    /// The reasoning. `None` if reasoning is not compared.
+    /// The reasoning, or `None` if it is not compared.
     pub(crate) reasoning: Option<String>,
-    /// Names and arguments of the calls.
+    /// Name and arguments of each call.
     pub(crate) calls: Vec<(String, String)>,
-    /// The finish reason.
     pub(crate) finish: Finish,
-    /// Input and output tokens. `None` if tokens are not compared.
+    /// Input and output tokens, or `None` if they are not compared.
     pub(crate) usage: Option<(u64, u64)>,
-    /// Whether arguments must arrive as they were written. Otherwise it is enough that they mean the same.
+    /// Whether arguments must arrive byte for byte. Otherwise they are compared as JSON values.
     pub(crate) verbatim_arguments: bool,
-    /// Whether white space at the ends of the text is ignored.
+    /// Whether leading and trailing whitespace of the text is ignored.
     pub(crate) trimmed: bool,
 }
 
 impl Wanted {
-    /// The response that a client must assemble from `scenario`.
+    /// Returns the response that a client must assemble from `scenario`.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         Self {
             text: scenario.joined_text(),

@@ -1,4 +1,4 @@
-//! The cases: the responses that are played, and the ways in which they are sent.
+//! Builds the cases: each combines a response with a way of sending it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::{fixture::Fixture, upstream::Api};
 use toolwire_pipeline::{conversation::Call, event::Finish, format::Format};
 
-/// Selects the cases.
+/// What the cases are built from.
 #[derive(Debug)]
 pub struct Selection {
     /// Dialects of upstreams.
@@ -23,13 +23,13 @@ pub struct Selection {
     pub formats: Vec<&'static Format>,
     /// Recorded responses.
     pub fixtures: Vec<Fixture>,
-    /// Number of ways to cut a response in two. If it has fewer positions, all are used.
+    /// Number of positions at which a response is cut in two. A shorter response is cut at every position.
     pub cuts: usize,
-    /// Seed for choosing the positions.
+    /// Seed for choosing those positions.
     pub seed: u64,
 }
 
-/// All cases, dialect by dialect.
+/// Returns all cases, ordered by dialect.
 pub fn cases(selection: &Selection) -> Vec<Arc<Case>> {
     let mut all = Vec::new();
     for &api in &selection.apis {
@@ -64,7 +64,7 @@ pub fn cases(selection: &Selection) -> Vec<Arc<Case>> {
     all
 }
 
-/// The cases of one dialect.
+/// Builds the cases of one dialect.
 struct Catalogue<'c> {
     api: Api,
     selection: &'c Selection,
@@ -72,8 +72,8 @@ struct Catalogue<'c> {
     all: &'c mut Vec<Arc<Case>>,
 }
 
-/// The statuses of error responses, each with the range of statuses that are accepted at the client. A gateway may
-/// hide errors that concern only its own key and address.
+/// The statuses of error responses, each with the range of statuses that the client may receive instead. The ranges are
+/// wide because a gateway may hide errors that concern only its own key and address.
 const STATUSES: [(u16, u16, u16); 7] = [
     (400, 400, 499),
     (401, 400, 599),
@@ -110,7 +110,7 @@ impl Catalogue<'_> {
         }));
     }
 
-    /// The response that must arrive for a scenario, as far as the dialect can express it.
+    /// Returns the response that must arrive for a scenario, without the parts that the dialect cannot express.
     fn wanted(&self, scenario: &Scenario) -> Wanted {
         let mut wanted = Wanted::of(scenario);
         if !self.api.has_calls() {
@@ -208,7 +208,7 @@ impl Catalogue<'_> {
         }
     }
 
-    /// The response for cases about how bytes are sent. It contains a call if the dialect has calls.
+    /// Returns the response for cases about how bytes are sent. It contains a call if the dialect has calls.
     fn probe(&self) -> Arc<Scenario> {
         let text = Scenario::text(["Écoute", " — 日本", "語 😀."]);
         Arc::new(match self.api.has_calls() {
@@ -295,16 +295,16 @@ impl Catalogue<'_> {
             calls: calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect(),
             finish: Finish::Calls,
             trimmed: true,
-            // Formats have markers of their own for reasoning, and some responses begin inside reasoning.
+            // Not compared: formats have their own markers for reasoning, and some responses begin inside reasoning.
             reasoning: None,
             ..Wanted::of(scenario)
         };
         let name = format!("text-calls/{}/{kind}", format.name);
         let len = self.frames(scenario).all.concat().len();
-        // Only a few cuts, since there are many formats.
+        // There are many formats, so each gets only a few cuts.
         let few = Selection { cuts: self.selection.cuts.div_ceil(8), ..self.selection.seeded() };
         let cuts = Places { name: &name, len }.chosen(&few).map(Variant::Cut).collect::<Vec<_>>();
-        // Single bytes are slow, and there are many formats.
+        // Sending single bytes is slow, so only one case per format does it.
         let single = (kind == "after-text").then_some(Variant::Bytes(1));
         for variant in [Variant::Frames, Variant::Whole].into_iter().chain(single).chain(cuts) {
             self.all.push(Arc::new(Case {
@@ -321,20 +321,20 @@ impl Catalogue<'_> {
 }
 
 impl Selection {
-    /// A selection without cases, but with the same seed and number of cuts.
+    /// Returns an empty selection with the same seed and number of cuts.
     fn seeded(&self) -> Self {
         Self { apis: Vec::new(), formats: Vec::new(), fixtures: Vec::new(), cuts: self.cuts, seed: self.seed }
     }
 }
 
-/// The positions at which a body is cut in two.
+/// Chooses the positions at which a body is cut in two.
 struct Places<'n> {
     name: &'n str,
     len: usize,
 }
 
 impl Places<'_> {
-    /// Returns the wanted number of positions, sorted. They depend only on seed, name and length.
+    /// Returns up to [`Selection::cuts`] positions, sorted. They depend only on the seed, the name and the length.
     fn chosen(&self, selection: &Selection) -> impl Iterator<Item = usize> + use<> {
         let last = self.len.saturating_sub(1);
         let mut places: Vec<usize> = (1..=last).collect();
@@ -363,13 +363,13 @@ const OSLO: &str = r#"{"city":"Oslo — øst","days":3}"#;
 
 const NOTE: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\"\n"}"#;
 
-/// Arguments whose values have no white space at their ends, since formats with tags do not preserve it.
+/// Arguments whose values have no leading or trailing whitespace, since formats with tags do not preserve it.
 const WRITTEN: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\" <b>&amp;</b>"}"#;
 
 /// Formats that allow only one call in a message.
 const ONE_CALL: [&str; 1] = ["gigachat3"];
 
-/// Numbers that lose digits as floating-point numbers.
+/// Numbers that change if they are parsed as floating-point numbers.
 const NUMBERS: &str = r#"{"a": 2.50, "b": 12345678901234567890, "c": 1e400, "d": -0.0}"#;
 
 const NESTED: &str = r#"{"list":[1,[2,{"three":[]}],null,true],"object":{"":{"a b":"c"}},"z":1,"a":2}"#;
@@ -377,10 +377,9 @@ const NESTED: &str = r#"{"list":[1,[2,{"three":[]}],null,true],"object":{"":{"a 
 /// Characters of one to four bytes, joined characters, and line separators.
 const CHARACTERS: &str = "naïve café — 日本語 😀 👩\u{200d}👩\u{200d}👧 e\u{301} \u{2028} \u{202e}rtl\u{202c} ﷽ 🏳\u{fe0f}\u{200d}🌈 𝔘 \u{feff}end";
 
-/// Text that JSON and event streams have to escape.
+/// Text that must be escaped in JSON or in event streams.
 const ESCAPES: &str = "a \"quoted\" \\ backslash\r\nline\n\ndata: [DONE]\n\nevent: error\n: comment\n\ttab \u{1} \u{7f} </script> &amp; {\"x\":1}";
 
-/// The tools that clients declare.
 fn tools() -> Vec<Value> {
     let tool = |name: &str, about: &str, properties: Value, required: Value| {
         let parameters = json!({"type": "object", "properties": properties, "required": required});

@@ -11,17 +11,16 @@ use super::{
 };
 use crate::follow::{self, Dialect};
 
-/// A rule that a response violates.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Fault {
-    /// The violated rule, in the same words for every case.
+    /// The violated rule, worded the same for every case.
     pub(crate) rule: String,
     /// How this response violates the rule.
     pub(crate) detail: String,
 }
 
-/// Rules of a dialect whose violation all tested clients tolerate: docs/protocols/chat.md#client-tolerance and its
-/// counterparts.
+/// Rules that all tested clients allow a stream to violate: docs/protocols/chat.md#client-tolerance and its counterparts.
 const TOLERATED: [&str; 12] = [
     "a call's first delta has arguments",
     "a call's type is repeated or late",
@@ -37,24 +36,24 @@ const TOLERATED: [&str; 12] = [
     "the usage is in a chunk with choices",
 ];
 
-/// As [`TOLERATED`], but for a single dialect. Clients of Messages ignore an event without an `event:` line, clients of
-/// Responses do not.
+/// Like [`TOLERATED`], but for a single dialect. Clients of Responses do not need the `event:` line, while clients of
+/// Messages ignore an event without one.
 const TOLERATED_IN: [(Dialect, &str); 1] =
     [(Dialect::Responses, "an event's `event:` line differs from its type")];
 
-/// The faults of a response.
+/// All violations in a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The rules that make the case fail.
+    /// Violations that make the case fail.
     pub(crate) faults: Vec<Fault>,
     /// Violations that all tested clients tolerate.
     pub(crate) notes: Vec<Fault>,
 }
 
-/// Maximum number of characters of a text in a detail.
+/// Maximum number of characters of a quotation in a detail.
 const SHOWN: usize = 120;
 
-/// Checks the response that a client of `dialect` received. If `is_strict`, nothing is tolerated.
+/// Checks the response that a client of `dialect` received. If `is_strict`, no violation is tolerated.
 pub(crate) fn check(
     expected: &Expected,
     dialect: Dialect,
@@ -191,13 +190,13 @@ impl Faults {
     }
 }
 
-/// Whether both texts are the same JSON value. Numbers are compared by their digits.
+/// Whether both strings are the same JSON value. Numbers are compared digit by digit.
 fn same_json(left: &str, right: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     left == right || value(left).is_some_and(|left| Some(left) == value(right))
 }
 
-/// Returns the position where two texts begin to differ.
+/// Describes the first difference between two strings.
 fn difference(expected: &str, got: &str) -> String {
     let same: usize = expected
         .chars()

@@ -20,10 +20,9 @@ use super::{
 use crate::follow::Dialect;
 use toolwire_net::causes::causes;
 
-/// Maximum number of bytes of a response that are read.
+/// Maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// A client of one gateway.
 #[derive(Debug)]
 pub struct Client {
     client: legacy::Client<HttpConnector, Full<Bytes>>,
@@ -47,7 +46,6 @@ impl Client {
         Self { client, base: base.to_string().trim_end_matches('/').to_owned(), key, headers, timeout }
     }
 
-    /// Sends the request of `case` in `dialect`.
     pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> ReceivedResponse {
         let broken = |why: String| ReceivedResponse { broken: Some(why), ..ReceivedResponse::default() };
         let body = Bytes::from(request::body(dialect, case, model).to_string());

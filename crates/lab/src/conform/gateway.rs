@@ -1,4 +1,4 @@
-//! Configures a gateway for the cases: which upstream to call for which model.
+//! Configures a gateway for the cases: which model uses which upstream.
 
 use std::net::SocketAddr;
 
@@ -9,9 +9,9 @@ use toolwire_pipeline::format::Format;
 /// The models that requests name.
 #[derive(Debug, Clone, Default)]
 pub struct Models {
-    /// The model for every case.
+    /// The model for all other cases.
     pub all: Option<String>,
-    /// The model for the cases of one dialect, by preference.
+    /// The model for the cases of a dialect.
     pub by_api: Vec<(Api, String)>,
 }
 
@@ -23,7 +23,7 @@ impl Models {
     }
 }
 
-/// Returns the name of a model: the dialect of its upstream, and the format in which it writes calls.
+/// Returns the name of a model, which consists of its upstream's dialect and its format for calls.
 fn model(api: Api, format: Option<&Format>) -> String {
     match format {
         Some(format) => format!("conform-{api}-{}", format.name),
@@ -36,7 +36,7 @@ pub fn base_url(mock: SocketAddr, api: Api) -> String {
     format!("http://{mock}{}", api.base())
 }
 
-/// Returns a configuration of toolwire for these cases.
+/// Returns a toolwire configuration with a model for each dialect and format.
 pub fn configuration(mock: SocketAddr, apis: &[Api], formats: &[&'static Format]) -> String {
     let mut file = "listen = [\"127.0.0.1:0\"]\n".to_owned();
     for &api in apis {

@@ -20,22 +20,21 @@ use super::{
 };
 use crate::upstream::{Api, server};
 
-/// Maximum number of bytes of a request that are read.
+/// Maximum size of a request, in bytes.
 const MAX_REQUEST: usize = 16 << 20;
 
-/// Pause before a piece that must be read separately.
+/// Pause between two pieces, so that the gateway reads them separately.
 const REST: Duration = Duration::from_millis(2);
 
 type MockBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// The upstream; clones share the cases.
+/// The upstream. Clones share the cases.
 #[derive(Debug, Clone)]
 pub struct Mock {
     cases: Arc<HashMap<String, Arc<Case>>>,
 }
 
 impl Mock {
-    /// A mock that plays these cases.
     pub fn new(cases: &[Arc<Case>]) -> Self {
         let cases = cases.iter().map(|case| (case.name.clone(), Arc::clone(case)));
         Self { cases: Arc::new(cases.collect()) }
@@ -77,7 +76,7 @@ impl Mock {
     }
 }
 
-/// Answers in the dialect of the path.
+/// Creates the response of `case` in the dialect of the requested path.
 fn play(case: &Case, api: Api) -> Response<MockBody> {
     match &case.source {
         Source::Generated(_, Variant::Status(status)) => {
@@ -96,7 +95,7 @@ fn play(case: &Case, api: Api) -> Response<MockBody> {
     }
 }
 
-/// A body that sends its pieces one by one.
+/// Creates a body that sends its pieces one by one.
 fn played(body: Sent) -> MockBody {
     let Sent { pieces, is_dropped, rests } = body;
     let dropped = is_dropped.then(|| Err(io::Error::from(io::ErrorKind::ConnectionAborted)));

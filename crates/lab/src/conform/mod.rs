@@ -1,7 +1,7 @@
 //! Conformance of gateways: `toolwire conform`.
 //!
-//! A case is an upstream's response, generated or recorded, with the response that must arrive at the client. The
-//! mock plays it through the gateway under test, and the client checks what it receives.
+//! A case is an upstream's response, generated or recorded, and the response that must arrive at the client. A mock
+//! upstream sends it through the gateway under test, and the client checks what it receives.
 //!
 //! ```text
 //! Case ─▶ request (names the case in its last message) ─▶ gateway ─▶ Mock ─frames, cut by the variant─┐
@@ -9,8 +9,8 @@
 //! table, JSON, page ◀─ Report ◀─ Verdict
 //! ```
 //!
-//! Every gateway forwards a user's message, so the message contains the case's name. The mock answers in the
-//! dialect of the requested path. Its frames are written by separate code, not by toolwire's dialects.
+//! The user's message contains the case's name, since every gateway forwards that message. The mock answers in the dialect
+//! of the requested path. Its frames are written by separate code, so that a bug in toolwire's dialects cannot hide itself.
 //! docs/conformance.md describes the cases and rules.
 
 pub mod case;

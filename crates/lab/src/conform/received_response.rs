@@ -1,6 +1,6 @@
 //! [`ReceivedResponse`]: the response that a client of a dialect has assembled, and the rules that the stream violates.
 //!
-//! [`Follower`] decides whether a stream keeps its dialect's rules, [`assemble_events`] reads its content.
+//! [`Follower`] checks the stream against its dialect's rules, and [`assemble_events`] reads the content.
 
 use serde_json::Value;
 
@@ -21,35 +21,32 @@ pub(crate) struct ReceivedResponse {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) refusal: String,
-    /// The calls, in the order in which they began.
+    /// The calls, in order of their start.
     pub(crate) calls: Vec<ReceivedCall>,
-    /// The finish reason.
     pub(crate) finish: Option<Finish>,
     /// Input and output tokens.
     pub(crate) usage: (Option<u64>, Option<u64>),
-    /// The message of an error, in the body of an error response or in the stream.
+    /// The message of an error, from an error response or from the stream.
     pub(crate) error: Option<String>,
-    /// Whether the stream has its end mark.
+    /// Whether the stream has its final event.
     pub(crate) is_complete: bool,
-    /// The reason why the response broke off, if it did: no connection, a broken body, a timeout.
+    /// Why the response broke off, if it did: no connection, a broken body, or a timeout.
     pub(crate) broken: Option<String>,
-    /// Whether the body was interrupted, which the client can see.
+    /// Whether the body was interrupted in a way that the client can detect.
     pub(crate) is_interrupted: bool,
-    /// The rules of the dialect that the stream violates, each as a sentence.
+    /// The violated rules of the dialect, one sentence each.
     pub(crate) violations: Vec<String>,
 }
 
-/// A call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReceivedCall {
     pub(crate) id: String,
-    /// The tool's name.
     pub(crate) name: String,
-    /// The arguments, joined.
+    /// The complete arguments.
     pub(crate) arguments: String,
 }
 
-/// Reads a stream. `broken` tells why its body broke off, if it did.
+/// Reads a stream. `broken` is the reason why its body broke off, if it did.
 pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> ReceivedResponse {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     follower.push(body, 0, &mut sample);
@@ -79,7 +76,6 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
     received
 }
 
-/// Reads the body of an error response.
 pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> ReceivedResponse {
     let mut received = ReceivedResponse { status, ..ReceivedResponse::default() };
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -104,7 +100,7 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
 impl ReceivedCall {
     fn of(dialect: Dialect, call: Call) -> Self {
         let mut arguments = call.arguments;
-        // In Messages, the input without a delta is the block's empty object.
+        // In Messages, a call without deltas has the empty object with which its block starts.
         if dialect == Dialect::Messages && arguments.is_empty() {
             arguments.push_str("{}");
         }
@@ -112,7 +108,7 @@ impl ReceivedCall {
     }
 }
 
-/// The finish reason of an assembled stream, if it is one of the dialect's.
+/// Returns the finish reason of an assembled stream, if the dialect defines it.
 fn finish(dialect: Dialect, answer: &Answer) -> Option<Finish> {
     Some(match (dialect, answer.finish.as_deref()?) {
         (Dialect::Chat, "stop") | (Dialect::Messages, "end_turn" | "stop_sequence") => Finish::Stop,
@@ -129,7 +125,8 @@ fn finish(dialect: Dialect, answer: &Answer) -> Option<Finish> {
     })
 }
 
-/// Input and output tokens in the last usage of a stream, or else in its first.
+/// Returns the input and output tokens in the last usage of a stream. Counts missing there are taken from the first
+/// usage.
 fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Option<u64>, Option<u64>) {
     let count = |key: &str| [last, first].into_iter().flatten().find_map(|usage| usage.get(key)?.as_u64());
     match dialect {
@@ -138,8 +135,7 @@ fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Opti
     }
 }
 
-/// Returns the type and data of each event. Accepts all three kinds of line ends, and a last event without a blank
-/// line.
+/// Returns the type and data of each event. Accepts LF, CR LF and CR, and a last event without a blank line.
 fn events(body: &[u8]) -> Vec<(String, String)> {
     let text: String = body.utf8_chunks().map(|chunk| chunk.valid()).collect();
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -159,7 +155,6 @@ mod tests {
 
     const CHUNK: &str = r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":"#;
 
-    /// A chat stream with these choices.
     fn chat(choices: &[&str], end: &str) -> ReceivedResponse {
         let frames = choices.iter().map(|choice| format!("data: {CHUNK}[{choice}]}}\n\n"));
         of_stream(Dialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)

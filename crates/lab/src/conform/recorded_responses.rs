@@ -1,4 +1,4 @@
-//! Recorded responses: fixtures as cases.
+//! Turns fixtures into cases.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use toolwire_pipeline::event::Finish;
 /// Name, response, the client's tools, and the expected outcome.
 type Found = (String, Arc<Recorded>, Vec<Value>, Expected);
 
-/// Returns the responses of those `fixtures` that are in this dialect and whose requests have the default settings.
+/// Returns the responses of all `fixtures` that are in this dialect and need no special settings or request options.
 pub(super) fn recorded(api: Api, fixtures: &[Fixture]) -> Vec<Found> {
     fixtures.iter().filter_map(|fixture| of_fixture(api, fixture)).collect()
 }
@@ -34,14 +34,14 @@ fn of_fixture(api: Api, fixture: &Fixture) -> Option<Found> {
     Some((fixture.name.clone(), Arc::new(recorded), tools, expected(answer)?))
 }
 
-/// Whether a request has only options that the cases' requests have.
+/// Whether a request has no options besides those of the requests for cases.
 fn is_plain(request: &Value) -> bool {
     let known = ["model", "messages", "stream", "stream_options", "tools"];
     request.as_object().is_some_and(|request| request.keys().all(|key| known.contains(&key.as_str())))
 }
 
 fn expected(answer: &Answer) -> Option<Expected> {
-    // Client dialects have no common form for calls that the upstream ran, or for refusals.
+    // The client dialects represent refusals, and calls that the upstream ran, too differently to compare them.
     if !answer.results.is_empty() || !answer.refusal.is_empty() {
         return None;
     }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::case::Case;
 use crate::follow::Dialect;
 
-/// The text before a case's name in the user's message.
+/// The text that precedes a case's name in the user's message.
 const MARK: &str = "conformance case: ";
 
-/// The body of the request.
+/// Returns the body of the request.
 pub(crate) fn body(dialect: Dialect, case: &Case, model: &str) -> Value {
     let text = format!("Please answer. This is {MARK}{}", case.name);
     let tools = case.tools.iter().filter_map(|tool| tool.get("function"));
@@ -52,7 +52,7 @@ fn insert_list(members: &mut serde_json::Map<String, Value>, tools: Vec<Value>) 
     }
 }
 
-/// Returns name, description and schema of a function.
+/// Returns the name, the description and the schema of a function.
 fn parts(function: &Value) -> [Value; 3] {
     let part = |key: &str| function.get(key).cloned();
     let empty = || json!({"type": "object", "properties": {}});
@@ -60,7 +60,7 @@ fn parts(function: &Value) -> [Value; 3] {
     [part("name").unwrap_or_default(), description, part("parameters").unwrap_or_else(empty)]
 }
 
-/// Finds the name of the case in a request of any dialect: the last string that contains a name.
+/// Finds the case's name in a request of any dialect. If several strings contain a name, the last one counts.
 pub(crate) fn case_of(body: &[u8]) -> Option<String> {
     fn search(value: &Value, found: &mut Option<String>) {
         match value {

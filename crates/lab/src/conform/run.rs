@@ -1,4 +1,4 @@
-//! Plays cases, several at the same time.
+//! Runs cases concurrently.
 
 use std::sync::Arc;
 
@@ -16,14 +16,12 @@ use crate::follow::Dialect;
 #[derive(Debug, Clone)]
 pub struct Verdict {
     pub(crate) case: Arc<Case>,
-    /// The client's dialect.
     pub(crate) client: Dialect,
-    /// The faults.
     pub(crate) found: Found,
 }
 
-/// Plays every case to a client of every dialect, `concurrency` cases at a time. The verdicts are in the same order. If
-/// `is_strict`, no violation is tolerated.
+/// Runs every case with a client of every dialect, `concurrency` at a time. The verdicts are in the order of the cases.
+/// If `is_strict`, no violation is tolerated.
 pub async fn run(
     client: &Client,
     cases: &[Arc<Case>],

@@ -1,17 +1,13 @@
-//! [`Scenario`]: the content of an upstream's response, independent of its dialect.
+//! [`Scenario`]: the content of an upstream's response, independent of the dialect.
 
 use toolwire_pipeline::event::Finish;
 
-/// A response of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scenario {
-    /// The parts of the response, in order.
     pub(crate) steps: Vec<Step>,
-    /// The finish reason of the response.
     pub(crate) finish: Finish,
 }
 
-/// A part of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A delta of text.
@@ -27,24 +23,22 @@ pub(crate) enum Step {
 pub(crate) struct MadeCall {
     /// The call's id, in dialects whose calls have one.
     pub(crate) id: String,
-    /// The tool's name.
     pub(crate) name: String,
-    /// The arguments: one delta for each element, in dialects that stream arguments.
+    /// The arguments, split into the deltas of dialects that stream arguments.
     pub(crate) arguments: Vec<String>,
 }
 
 impl MadeCall {
-    /// The complete arguments.
     pub(crate) fn joined(&self) -> String {
         self.arguments.concat()
     }
 }
 
-/// Token counts of every response: input and output.
+/// Input and output tokens of every response.
 pub(crate) const USAGE: (u64, u64) = (21, 34);
 
 impl Scenario {
-    /// A response that consists of text and ends normally.
+    /// Creates a response that consists of text and ends normally.
     pub(crate) fn text<S: Into<String>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let steps = pieces.into_iter().map(|piece| Step::Text(piece.into())).collect();
         Self { steps, finish: Finish::Stop }
@@ -58,7 +52,7 @@ impl Scenario {
         self
     }
 
-    /// Adds a call at the end, with `size` bytes of its arguments in each delta.
+    /// Appends a call whose arguments are split into deltas of `size` bytes.
     #[must_use]
     pub(crate) fn called(mut self, name: &str, arguments: &str, size: usize) -> Self {
         let number = self.calls().count() + 1;
@@ -72,13 +66,11 @@ impl Scenario {
         self
     }
 
-    /// Changes the finish reason.
     #[must_use]
     pub(crate) fn ends(self, finish: Finish) -> Self {
         Self { finish, ..self }
     }
 
-    /// The native calls.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &MadeCall> {
         self.steps.iter().filter_map(|step| match step {
             Step::Call(call) => Some(call),
@@ -86,7 +78,6 @@ impl Scenario {
         })
     }
 
-    /// The complete text.
     pub(crate) fn joined_text(&self) -> String {
         let texts = self.steps.iter().filter_map(|step| match step {
             Step::Text(text) => Some(text.as_str()),
@@ -95,7 +86,6 @@ impl Scenario {
         texts.collect()
     }
 
-    /// The complete reasoning.
     pub(crate) fn joined_reasoning(&self) -> String {
         let texts = self.steps.iter().filter_map(|step| match step {
             Step::Reasoning(text) => Some(text.as_str()),

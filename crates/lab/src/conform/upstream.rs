@@ -1,12 +1,10 @@
-//! [`Frames`]: a scenario as the frames of an upstream's response.
+//! [`Frames`]: the frames of the response for a scenario.
 
 use super::scenario::{Scenario, Step, USAGE};
 use crate::upstream::{Api, FrameWriter, Identity, Usage};
 
-/// What the mock's responses say about themselves.
 const IDENTITY: Identity = Identity { name: "conform", model: "conform-model", created: 1_750_000_000 };
 
-/// A response as frames.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frames {
     /// The frames, each including its terminator.
@@ -16,7 +14,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Writes a scenario. Parts that the dialect does not have are left out.
+    /// Writes a scenario, leaving out parts that the dialect does not support.
     pub(crate) fn of(scenario: &Scenario, api: Api) -> Self {
         let mut writer = FrameWriter::new(api, &IDENTITY);
         let (input, output) = USAGE;

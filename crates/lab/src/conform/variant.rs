@@ -1,4 +1,4 @@
-//! [`Variant`]: the way in which a response is sent.
+//! [`Variant`]: how a response is sent.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::upstream::Frames;
 use crate::upstream::Api;
 
-/// The way in which a response is sent.
+/// How a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Frame by frame.
@@ -22,7 +22,7 @@ pub(crate) enum Variant {
     End(usize),
     /// This many frames, then the connection is closed within the body.
     Drop(usize),
-    /// This many frames, then the dialect's error in the stream, and the end of the body.
+    /// This many frames, then the dialect's error event, then the end of the body.
     Error(usize),
     /// An error response with this status.
     Status(u16),
@@ -32,7 +32,7 @@ pub(crate) enum Variant {
     Cr,
     /// `data:` is not followed by a space.
     NoSpace,
-    /// A comment comes before every event.
+    /// A comment precedes every event.
     Comments,
 }
 
@@ -58,16 +58,16 @@ impl fmt::Display for Variant {
 /// The body of a response, ready to be sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sent {
-    /// The pieces. Each is a separate chunk.
+    /// The pieces, each sent as a separate chunk.
     pub(crate) pieces: Vec<Bytes>,
-    /// Whether the connection is closed after the last piece, before the end of the body.
+    /// Whether the connection is closed after the last piece, without ending the body.
     pub(crate) is_dropped: bool,
-    /// Whether a short pause follows each piece, so that the next one is read separately.
+    /// Whether to pause after each piece, so that the gateway reads pieces separately.
     pub(crate) rests: bool,
 }
 
 impl Variant {
-    /// The body with these `frames`.
+    /// Returns the body for `frames`.
     pub(crate) fn body(self, api: Api, frames: &Frames) -> Sent {
         let head = |count: usize| frames.all.iter().take(count).cloned().map(Bytes::from).collect::<Vec<_>>();
         let rewritten = |from: &str, to: &str| {
@@ -98,7 +98,7 @@ impl Variant {
         }
     }
 
-    /// As [`Variant::body`], for a body whose frames are not known. Only for variants that cut the body.
+    /// Like [`Variant::body`], but for a body whose frames are unknown. Works only for variants that cut the body.
     pub(crate) fn body_of(self, body: &[u8]) -> Sent {
         let body = Bytes::copy_from_slice(body);
         match self {

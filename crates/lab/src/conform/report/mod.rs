@@ -12,74 +12,64 @@ use super::{
     run::Verdict,
 };
 
-/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The version of this program.
     pub version: String,
-    /// The gateway: its URL, or a remark that it was started for the run.
+    /// The gateway's URL, or a note that it was started for the run.
     pub gateway: String,
     pub seed: u64,
-    /// The dialects of clients, in the order of the table's columns.
+    /// The clients' dialects, in the order of the table's columns.
     pub clients: Vec<String>,
-    /// Counts by dialect of the upstream and category.
+    /// Counts for each upstream dialect and category.
     pub rows: Vec<Row>,
-    /// The rules that were violated, the most frequent first.
+    /// The violated rules, most frequent first.
     pub rules: Vec<Rule>,
-    /// Violations that all tested clients tolerate. They do not make cases fail.
+    /// Violations that all tested clients tolerate, which do not make a case fail.
     pub notes: Vec<Rule>,
-    /// The cases that failed.
     pub failures: Vec<Failure>,
 }
 
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// The dialect of the upstream.
     pub upstream: String,
     pub category: String,
-    /// For each client, the number of cases, and of cases that passed.
+    /// Counts for each client.
     pub counts: Vec<Count>,
 }
 
-/// Counts of cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Number of cases.
     pub cases: u64,
-    /// Number of cases in which no rule was violated.
+    /// Number of cases that passed.
     pub held: u64,
 }
 
-/// A rule that was violated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     pub rule: String,
-    /// Number of cases that violate the rule, over all clients.
+    /// Number of violating cases, over all clients.
     pub cases: u64,
     /// The first of these cases.
     pub first: String,
     /// How the first case violates the rule.
     pub detail: String,
-    /// The command that repeats the first case.
+    /// The command that reruns the first case.
     pub command: String,
 }
 
-/// A case that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub case: String,
-    /// The client's dialect.
     pub client: String,
-    /// The violated rules, each with details.
+    /// The violated rules, each with a detail.
     pub faults: Vec<(String, String)>,
-    /// The command that repeats this case.
+    /// The command that reruns this case.
     pub command: String,
 }
 
 impl Report {
-    /// Creates the report on these verdicts. `command` is the command line without the options that choose cases and
-    /// clients.
+    /// Creates a report. `command` is the command line without the options that select cases and clients.
     pub fn new(gateway: &str, seed: u64, clients: &[String], verdicts: &[Verdict], command: &str) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for verdict in verdicts {
@@ -114,12 +104,11 @@ impl Report {
         }
     }
 
-    /// Whether every case passed.
     pub fn holds(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     pub(crate) fn total(&self) -> Count {
         self.rows.iter().flat_map(|row| &row.counts).fold(Count::default(), |total, count| Count {
             cases: total.cases + count.cases,
@@ -127,7 +116,6 @@ impl Report {
         })
     }
 
-    /// The report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
@@ -142,7 +130,7 @@ impl Failure {
     }
 }
 
-/// The rules that these cases violate.
+/// Returns the rules that these cases violate.
 fn rules(failures: &[Failure]) -> Vec<Rule> {
     let mut rules: BTreeMap<&str, Rule> = BTreeMap::new();
     for failure in failures {
@@ -166,7 +154,6 @@ fn rules(failures: &[Failure]) -> Vec<Rule> {
 pub(crate) mod example {
     use super::*;
 
-    /// A report with one failure.
     pub(crate) fn report() -> Report {
         let failure = Failure {
             case: "chat/native/two-calls@cut=17".to_owned(),

@@ -1,12 +1,12 @@
-//! The report as a page: one file that needs neither network nor scripts, and contains the report's JSON.
+//! The report as a self-contained HTML page without scripts, which includes the report's JSON.
 
 use super::{Count, Report, Rule, table::held};
 use crate::html::{Cell, TABLE_STYLE, embedded, filled, html_table, visible};
 
-/// The template of the page: names between `@@` mark the places of its parts.
+/// The page's template. Names between `@@` are placeholders.
 const FRAME: &str = include_str!("page.html");
 
-/// Maximum number of failed cases that are listed; the JSON in the page contains all of them.
+/// Maximum number of failed cases that are listed. The JSON in the page contains all of them.
 const LISTED: usize = 500;
 
 pub fn page(report: &Report) -> String {

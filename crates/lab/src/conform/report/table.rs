@@ -4,10 +4,10 @@ use super::{Count, Report};
 use crate::bench::report::{figure::NONE, grid::Grid};
 use toolwire_gateway::observe::{terminal::WITHOUT_TERMINAL, untrusted_text::escaped};
 
-/// Maximum number of rules that are shown with an example.
+/// Maximum number of rules shown with an example.
 const SHOWN: usize = 40;
 
-/// Returns the tables in lines of `width` columns, which is the terminal's width if the output is a terminal.
+/// Returns the tables in lines of at most `width` characters. `width` is `None` if the output is not a terminal.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let heads = ["upstream", "category"].into_iter().chain(report.clients.iter().map(String::as_str));
@@ -43,7 +43,7 @@ pub fn table(report: &Report, width: Option<usize>) -> String {
     parts.join("\n\n")
 }
 
-/// A cell.
+/// Returns the text of a cell.
 pub(super) fn held(count: Count) -> String {
     match count {
         Count { cases: 0, .. } => NONE.to_owned(),
