@@ -1,4 +1,4 @@
-//! [`Asker`]: sends a chat request to toolwire and reads the stream as a client does.
+//! [`Asker`]: sends chat requests to toolwire and reads the streams like a client.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -24,27 +24,25 @@ const MAX_RESPONSE: usize = 4 << 20;
 /// Maximum size of an error response, in bytes.
 const MAX_ERROR: usize = 64 << 10;
 
-/// Maximum number of bytes kept from a text, or from a call's arguments.
+/// Maximum retained size of a text or of a call's arguments, in bytes.
 const MAX_TEXT: usize = 16 << 10;
 
-/// Maximum number of calls that are kept.
+/// Maximum number of retained calls.
 const MAX_CALLS: usize = 64;
 
-/// A response, with the time to its first call.
+/// A response and its timing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
-    /// The response, cut off at the limits.
+    /// The response, truncated to the limits.
     pub(crate) answer: Answer,
     /// Time from the request to the first delta of a call.
     pub(crate) to_call: Option<Duration>,
-    /// Time from the request to the end.
+    /// Time from the request to the end of the response.
     pub(crate) total: Duration,
 }
 
-/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// An error response.
     #[error("{message} (status {status})")]
     Refused {
         status: u16,
@@ -61,7 +59,7 @@ pub enum AskError {
     Slow(Duration),
 }
 
-/// Asks one server.
+/// A client of one server.
 #[derive(Debug)]
 pub(crate) struct Asker {
     client: Client<HttpConnector, Full<Bytes>>,
@@ -72,8 +70,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Creates a client of the server at `address`, which requires `key`. A response may take up to
-    /// `timeout`.
+    /// Creates a client of the server at `address`, which requires `key`. A response may take up to `timeout`.
     pub(crate) fn new(address: SocketAddr, key: &str, timeout: Duration) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { client, base: format!("http://{address}/v1"), authorization: format!("Bearer {key}"), timeout }
@@ -105,7 +102,7 @@ impl Asker {
             if to_call.is_none() && begins_call(&data) {
                 to_call = Some(started.elapsed());
             }
-            // The end mark ends the response, even if the connection stays open.
+            // `[DONE]` ends the response, even if the connection stays open.
             read.extend(["data: ", &data, "\n\n"]);
             if data == "[DONE]" {
                 break;
@@ -118,7 +115,7 @@ impl Asker {
         }
     }
 
-    /// Returns the names at `/v1/models`.
+    /// Returns the names listed at `/v1/models`.
     pub(crate) async fn models(&self) -> Result<Vec<String>, AskError> {
         let broken = |error: &dyn fmt::Display| AskError::Broken(error.to_string());
         let request = Request::get(format!("{}/models", self.base))
@@ -142,7 +139,7 @@ impl Asker {
 
 /// Whether an event contains the first delta of a call.
 fn begins_call(data: &str) -> bool {
-    // Cheap test first: most events are text, which may contain the word, too.
+    // Cheap test first, since most events are text. The text may also contain the word, so the JSON decides.
     data.contains("tool_calls")
         && serde_json::from_str::<Value>(data).is_ok_and(|frame| {
             let calls = frame.pointer("/choices/0/delta/tool_calls").and_then(Value::as_array);
@@ -150,7 +147,7 @@ fn begins_call(data: &str) -> bool {
         })
 }
 
-/// The error of a response with an error status.
+/// Reads an error response.
 async fn refused(response: Response<Incoming>) -> AskError {
     let status = response.status().as_u16();
     let retry_after = response.headers().get(header::RETRY_AFTER);
@@ -163,7 +160,7 @@ async fn refused(response: Response<Incoming>) -> AskError {
     AskError::Refused { status, code, message, retry_after: retry_after.map(Duration::from_secs) }
 }
 
-/// Returns the response, cut off at the limits.
+/// Truncates the response to the limits.
 fn clipped(mut answer: Answer) -> Answer {
     let clip = |text: &mut String| {
         if text.len() > MAX_TEXT {

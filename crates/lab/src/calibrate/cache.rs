@@ -1,7 +1,7 @@
 //! [`Cache`]: the answers of earlier runs, one JSON object per line, so that a run can be stopped and resumed.
 //!
-//! An answer is found by the digest of everything that it depends on (see `run`). A line that cannot be read is
-//! ignored: the last one may be incomplete if the program was killed.
+//! An answer's key is the digest of everything that the answer depends on (see `plan`). Unreadable lines are ignored: if
+//! the program was killed, the last line may be incomplete.
 
 use std::{
     collections::HashMap,
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use super::ask::Reply;
 use crate::fixture::Answer;
 
-/// Maximum size of a line, in bytes. All answers that are kept are shorter.
+/// Maximum size of a line, in bytes. The limits of `ask` keep every answer below this size.
 const MAX_LINE: u64 = 4 << 20;
 
-/// An answer with its key, as it is written to the file. The variant and the prompt are for human readers.
+/// A line of the file. The variant and the prompt are only for human readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Record {
     key: String,
@@ -32,7 +32,6 @@ struct Record {
     answer: Answer,
 }
 
-/// The variant and the prompt that an answer belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) variant: &'a str,
@@ -48,7 +47,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the file, or creates it with its folder, and reads the answers whose keys `is_wanted`.
+    /// Opens or creates the file, creating its folder if necessary, and reads the answers whose keys satisfy `is_wanted`.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -62,12 +61,11 @@ impl Cache {
         Ok(Self { file, replies })
     }
 
-    /// Returns the answer with this key.
     pub(crate) fn get(&self, key: &str) -> Option<&Reply> {
         self.replies.get(key)
     }
 
-    /// Adds an answer to the file, in one write.
+    /// Appends an answer to the file, in a single write.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -90,7 +88,7 @@ impl Cache {
     }
 }
 
-/// Reads the answers in `file` whose keys are wanted. A later line replaces an earlier one with the same key.
+/// Reads the answers in `file` whose keys satisfy `is_wanted`. If a key occurs twice, the later line counts.
 fn read(file: &File, is_wanted: impl Fn(&str) -> bool) -> io::Result<HashMap<String, Reply>> {
     let mut lines = BufReader::new(file);
     let (mut replies, mut line) = (HashMap::new(), Vec::new());
@@ -112,7 +110,7 @@ fn read(file: &File, is_wanted: impl Fn(&str) -> bool) -> io::Result<HashMap<Str
     }
 }
 
-/// Ends an incomplete line, so that the next record starts on a new line.
+/// Completes an incomplete last line, so that the next record starts on a new line.
 fn end_line(file: &mut File) -> io::Result<()> {
     if file.metadata()?.len() == 0 {
         return Ok(());

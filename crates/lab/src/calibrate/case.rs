@@ -1,4 +1,4 @@
-//! [`Case`]: a prompt, the tools that it offers, and the calls that are wanted.
+//! [`Case`]: a prompt, the tools that it offers, and the calls that it should lead to.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ pub struct CaseTool {
     pub description: String,
     /// The JSON Schema of the tool's arguments.
     pub parameters: Value,
-    /// `strict`: whether calls must fit the schema.
+    /// `strict`: whether calls must conform to the schema.
     pub strict: Option<bool>,
 }
 
@@ -25,13 +25,12 @@ impl CaseTool {
     }
 }
 
-/// A call that is wanted.
+/// A call that the model should make.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedCall {
-    /// The tool's name.
     pub name: String,
-    /// Required arguments, each with the expected value. Further arguments are ignored.
+    /// The arguments that the call must have, with the expected values. Additional arguments are ignored.
     #[serde(default)]
     pub arguments: Map<String, Value>,
 }
@@ -48,25 +47,23 @@ pub enum CaseChoice {
     Named(String),
 }
 
-/// A prompt with its tools and wanted calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Case {
     /// The prompt's name, unique in its set.
     pub name: String,
-    /// The group that the prompt belongs to; groups are reported separately.
+    /// The prompt's group. Groups are reported separately.
     pub group: String,
-    /// The messages, as a chat request has them.
+    /// The messages, in the format of a chat request.
     pub messages: Vec<Value>,
-    /// The tools that are offered.
     pub tools: Vec<CaseTool>,
     /// `tool_choice`.
     pub choice: CaseChoice,
-    /// The wanted calls; any of them is right. Empty if no call is wanted.
+    /// The expected calls, any of which is right. Empty if the model should make no call.
     pub calls: Vec<ExpectedCall>,
 }
 
 impl Case {
-    /// Whether a call is wanted.
+    /// Whether the model should make a call.
     pub fn wants_call(&self) -> bool {
         !self.calls.is_empty()
     }
@@ -81,17 +78,17 @@ impl Case {
         self.choice != CaseChoice::Auto
     }
 
-    /// Whether `enforce` can have an effect: whether a call is required, or a tool is strict.
+    /// Whether `enforce` can have an effect, that is, whether a call is required or a tool is strict.
     pub fn may_be_enforced(&self) -> bool {
         self.requires_call() || self.tools.iter().any(|tool| tool.strict == Some(true))
     }
 
-    /// The declared tool `name`, if it is offered.
+    /// Returns the tool `name`, if the prompt offers it.
     pub fn tool(&self, name: &str) -> Option<&CaseTool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// The members of a chat request that depend on this case: `messages`, `tools`, `tool_choice`.
+    /// Returns the members of a chat request that depend on this case: `messages`, `tools`, `tool_choice`.
     pub fn request(&self) -> Map<String, Value> {
         let mut request = Map::new();
         request.insert("messages".to_owned(), Value::Array(self.messages.clone()));
@@ -108,15 +105,15 @@ impl Case {
         request
     }
 
-    /// Returns all content of the messages: texts, arguments of calls, and results. Parts of a response that
-    /// repeat it are not made up.
+    /// Returns all content of the messages: texts, arguments of calls, and results. A value in a response that also occurs
+    /// here was not invented by the model.
     pub fn said(&self) -> String {
         let mut said = String::new();
         self.messages.iter().for_each(|message| collect_strings(message, &mut said));
         said
     }
 
-    /// The last text of the user.
+    /// Returns the user's last text.
     pub fn last_user_text(&self) -> &str {
         let users = self.messages.iter().rev().filter(|message| message.get("role") == Some(&json!("user")));
         users.filter_map(|message| message.get("content")?.as_str()).next().unwrap_or_default()

@@ -1,26 +1,25 @@
-//! [`Failures`]: decides after a failed request whether to continue, to give up the variant, or to end the
-//! run.
+//! [`Failures`]: decides after a failed request whether to continue, to give up the variant, or to end the run.
 
 use super::ask::AskError;
 
-/// Number of consecutive failures after which a variant is given up, or the run ends.
+/// Number of consecutive failures after which the variant is given up or the run ends.
 const PATIENCE: usize = 3;
 
-/// The next step after a failure.
+/// How to continue after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Ask the next question.
     GoOn,
-    /// Skip to the next variant: the upstream rejects the requests of this one.
+    /// Skip to the next variant, since the upstream rejects the requests of this one.
     GiveUp,
-    /// End the run: no request can succeed.
+    /// End the run, since no request can succeed.
     Stop,
 }
 
-/// The consequence of a failure for later requests.
+/// What a failure implies for later requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Severity {
-    /// Every request will fail, because the key or the model is refused.
+    /// Every request will fail, because the upstream refuses the key or the model.
     Fatal,
     /// The upstream does not answer.
     Down,
@@ -47,7 +46,6 @@ impl Severity {
     }
 }
 
-/// The failures so far.
 #[derive(Debug)]
 pub(crate) struct Failures {
     /// Whether any request of this run has been answered.
@@ -59,7 +57,6 @@ pub(crate) struct Failures {
 
 #[derive(Debug, Clone, Default)]
 struct Record {
-    /// Number of consecutive failures.
     failed: usize,
     answered: bool,
     given_up: bool,
@@ -104,12 +101,11 @@ impl Failures {
         }
     }
 
-    /// Whether `variant` was given up.
     pub(crate) fn is_given_up(&self, variant: usize) -> bool {
         self.variants.get(variant).is_some_and(|record| record.given_up)
     }
 
-    /// Indices of the questions whose failures ended the run.
+    /// Returns the indices of the questions whose failures ended the run.
     pub(crate) fn last_places(&self) -> &[usize] {
         &self.down
     }
@@ -161,7 +157,7 @@ mod tests {
         let next: Vec<_> = (0..3).map(|place| failures.failed(0, place, &refused(400, None))).collect();
         assert_eq!(next, [Next::GoOn, Next::GoOn, Next::GiveUp]);
         assert!(failures.is_given_up(0) && !failures.is_given_up(1));
-        // A variant with answers is not given up: some prompts may be too long.
+        // A variant that has answers is not given up, since only some of its prompts may be too long.
         failures.succeeded(1);
         assert!((0..9).all(|place| failures.failed(1, place, &refused(400, None)) == Next::GoOn));
     }

@@ -1,4 +1,4 @@
-//! [`Share`]: a count out of a total, and the confidence interval of the true share.
+//! [`Share`]: a count out of a total, with the confidence interval of the true share.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// `count` out of `of`. If `of` is 0, nothing is known: the interval is 0 to 1.
+    /// Creates the share of `count` in `of`. If `of` is 0, the interval is 0 to 1.
     pub fn new(count: u64, of: u64) -> Self {
         if of == 0 {
             return Self { count, of, low: 0.0, high: 1.0 };
@@ -28,19 +28,19 @@ impl Share {
         let scale = 1.0 + Z * Z / n;
         let center = (share + Z * Z / (2.0 * n)) / scale;
         let half = Z / scale * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-        // At 0 and 1 the ends are exact; rounding would shift them.
+        // Shares of 0 and 1 have an exact bound, which rounding errors would shift.
         let low = if count == 0 { 0.0 } else { (center - half).max(0.0) };
         let high = if count >= of { 1.0 } else { (center + half).min(1.0) };
         Self { count, of, low, high }
     }
 
-    /// The share itself, 0 to 1. `None` if the total is 0.
+    /// Returns the share itself, 0 to 1, or `None` if the total is 0.
     pub fn value(&self) -> Option<f64> {
         (self.of > 0).then(|| self.count as f64 / self.of as f64)
     }
 
-    /// The lower end of the 95 % interval of this share minus `other`, by Newcombe's method, which combines the two
-    /// intervals. A share whose total is 0 counts as 0.
+    /// Returns the lower end of the 95 % interval of the difference `self` − `other`, by Newcombe's method, which combines
+    /// the two intervals. Returns -1 if the total of `self` is 0; if that of `other` is 0, its share counts as 0.
     pub fn low_minus(&self, other: &Self) -> f64 {
         let (Some(own), other_value) = (self.value(), other.value()) else { return -1.0 };
         let Some(other_value) = other_value else { return self.low };

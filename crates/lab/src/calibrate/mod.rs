@@ -1,5 +1,5 @@
-//! `toolwire calibrate`: asks a model the same prompts in every format, and reports which format works best for its
-//! calls.
+//! `toolwire calibrate`: sends a model the same prompts in every format, and reports in which format its calls are most
+//! often right.
 //!
 //! ```text
 //! CaseSet (prompts, tools) ─┐
@@ -8,8 +8,8 @@
 //!                  report (table, JSON, page, entry) ◀─ judge: Verdict
 //! ```
 //!
-//! The requests go through toolwire's own server, so the figures show what users get. docs/calibrate.md defines every
-//! measure.
+//! The requests pass through toolwire's own server, so the figures apply to what users receive. docs/calibrate.md defines
+//! every measure.
 
 pub(crate) mod ask;
 pub(crate) mod cache;

@@ -10,39 +10,36 @@ use toolwire_config::Config;
 use toolwire_gateway::{Preview, preview};
 use toolwire_pipeline::{dialect::ClientDialect, wire::digest::Digest};
 
-/// Maximum number of requests in a run. They are all held in memory.
+/// Maximum number of requests in a run, which are all held in memory.
 pub const MAX_QUESTIONS: usize = 1_000_000;
 
-/// Sampling settings of every request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// `temperature`.
     pub temperature: f64,
     /// `max_tokens`.
     pub max_tokens: u64,
-    /// `seed` of the first run, increased by one for each later run. `None` sends no seed.
+    /// `seed` of the first repetition, increased by one for each further repetition. If `None`, no seed is sent.
     pub seed: Option<u64>,
 }
 
 /// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The configuration of the server that is asked. The server's models are the variants, named by their labels.
+    /// The configuration of the server. Its models are the variants, named by their labels.
     pub config: Arc<Config>,
-    /// The upstream's URL, and the model's name at the upstream. Answers of another model have other keys.
+    /// The upstream's URL and the model's name there. They are part of the keys of answers.
     pub measured: String,
     pub variants: Vec<Variant>,
-    /// The prompts.
     pub cases: Vec<Case>,
-    /// Number of times that each prompt is asked.
+    /// Number of times each prompt is sent.
     pub runs: u32,
-    /// Sampling settings of every request.
     pub sampling: Sampling,
     /// Number of concurrent requests.
     pub concurrency: usize,
     /// Time limit for a response.
     pub timeout: Duration,
-    /// The file of the answers.
+    /// The file with the answers of earlier runs.
     pub cache: PathBuf,
     /// Whether to hide the progress.
     pub quiet: bool,
@@ -59,28 +56,27 @@ pub(crate) struct Question {
     pub(crate) run: u32,
     /// The key of the answer in the cache.
     pub(crate) key: String,
-    /// The request.
     pub(crate) body: Bytes,
 }
 
-/// The texts that a model is shown in a variant for a prompt.
+/// The text that a model is shown for a prompt in a variant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     /// The text of all turns.
     pub(crate) text: String,
-    /// The estimated tokens of the instructions.
+    /// Estimated number of tokens in the instructions.
     pub(crate) tool_tokens: usize,
 }
 
 impl Plan {
-    /// The number of requests.
+    /// Returns the number of requests.
     pub fn size(&self) -> usize {
         let runs = usize::try_from(self.runs).unwrap_or(usize::MAX);
         self.variants.len().saturating_mul(self.cases.len()).saturating_mul(runs)
     }
 
-    /// All requests. A run asks every variant before the next run begins, and the prompts of a variant are asked
-    /// consecutively, so that an upstream finds the instructions in its cache.
+    /// Returns all requests, ordered by run, then by variant, then by prompt. Prompts of the same variant are consecutive,
+    /// so that an upstream finds the instructions in its cache.
     pub(crate) fn questions(&self) -> Vec<Question> {
         let mut questions = Vec::new();
         for run in 0..self.runs {
@@ -95,8 +91,8 @@ impl Plan {
         questions
     }
 
-    /// Removes variants whose requests equal those of an earlier variant, and returns their labels. Such a variant's
-    /// wording is the default, or the upstream is not known to support the constraint that the variant enforces.
+    /// Removes variants whose requests equal those of an earlier variant, and returns their labels. This happens if a
+    /// wording is the same as the default, or if the upstream is not known to support the constraint of the variant.
     pub fn drop_repeated(&mut self) -> Vec<String> {
         let mut seen = HashSet::new();
         let asks = |variant: &Variant| {
@@ -113,7 +109,7 @@ impl Plan {
         repeated
     }
 
-    /// Returns the texts that the model is shown in a variant for a prompt.
+    /// Returns the text that the model is shown for a prompt in a variant.
     pub(crate) fn shown(&self, variant: &Variant, case: &Case) -> Shown {
         let shown = self.preview(&self.request(variant, case, 0));
         shown.map_or_else(Shown::default, |Preview { text, tool_tokens, .. }| Shown { text, tool_tokens })
@@ -134,14 +130,13 @@ impl Plan {
         Value::Object(request).to_string().into()
     }
 
-    /// Returns the upstream's request. `None` if it cannot be made, which the question itself will reveal.
+    /// Returns the request to the upstream, or `None` if it cannot be made. In that case, asking the question fails too.
     fn preview(&self, body: &Bytes) -> Option<Preview> {
         preview(&self.config, ClientDialect::Chat, body).ok()
     }
 
-    /// Returns the digest of everything that an answer depends on: the upstream, the exact request that the upstream
-    /// gets, the settings for reading the response, the run, and toolwire's version. `enforce` is included only if it can
-    /// have an effect.
+    /// Returns the digest of everything that an answer depends on: the upstream, the exact request to it, the settings for
+    /// reading the response, the run, and toolwire's version. `enforce` is included only if it can have an effect.
     fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
         let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
         let model = self.config.models.iter().find(|model| model.name == variant.label());
@@ -158,7 +153,6 @@ impl Plan {
     }
 }
 
-/// A request's body, which is JSON.
 fn text(body: &[u8]) -> String {
     body.utf8_chunks().map(|chunk| chunk.valid()).collect()
 }

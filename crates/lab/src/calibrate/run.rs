@@ -1,4 +1,4 @@
-//! [`run`]: asks those questions in a plan whose answers are not in the cache.
+//! [`run`]: asks the questions in a plan whose answers are not in the cache.
 //!
 //! ```text
 //! questions ─▶ cached? ─▶ Outcome
@@ -34,13 +34,13 @@ use crate::{
 use toolwire_config::Config;
 use toolwire_gateway::{ServeError, Server};
 
-/// Maximum number of repetitions of a request while the upstream has no capacity.
+/// Maximum number of attempts for a request while the upstream has no capacity.
 const REPEATS: u32 = 5;
 
-/// Maximum pause before such a repetition.
+/// Maximum pause between these attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A question with its answer.
+/// A question and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
     /// Index of the variant in the plan.
@@ -49,7 +49,7 @@ pub(crate) struct Outcome {
     pub(crate) case: usize,
     /// Number of the run, counted from 0.
     pub(crate) run: u32,
-    /// The answer. A failure is an answer that contains an error.
+    /// The answer. If the request failed, it contains an error.
     pub(crate) reply: Reply,
 }
 
@@ -60,11 +60,11 @@ pub struct Measured {
     pub(crate) outcomes: Vec<Outcome>,
     /// Number of questions.
     pub(crate) questions: usize,
-    /// Number of answers that were in the cache.
+    /// Number of answers that were already in the cache.
     pub(crate) cached: usize,
     /// Duration of the run.
     pub(crate) took: Duration,
-    /// The reason why the run ended early, if it did.
+    /// Why the run ended early, if it did.
     pub(crate) stopped: Option<Stopped>,
     /// Indices of the variants that were given up, with the reasons.
     pub given_up: Vec<(usize, String)>,
@@ -78,18 +78,15 @@ pub(crate) enum Stopped {
     Upstream(String),
 }
 
-/// Why a run could not take place.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The server cannot start.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// The cache cannot be read or written.
     #[error("the cache of answers cannot be used: {0}")]
     Cache(#[from] io::Error),
 }
 
-/// Returns the names at `/v1/models` of a server with this configuration.
+/// Starts a server with this configuration and returns the names listed at its `/v1/models`.
 ///
 /// # Errors
 /// The names could not be read.
@@ -103,13 +100,13 @@ pub async fn models(config: &Config, timeout: Duration) -> Result<Vec<String>, A
     }
 }
 
-/// Starts a server with this configuration, and creates a client of it. The server has the upstream's key, so it
-/// requires a key that only this process knows: other users of the machine can reach loopback addresses too.
+/// Starts a server with this configuration, and creates a client of it. Other users of the machine can also reach the
+/// server, and it uses the upstream's key, so it requires a key that only this process knows.
 fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeError> {
-    // The keys of the standard library's hashes come from the system's source of randomness.
+    // `RandomState` is seeded with randomness from the system.
     let random = || RandomState::new().hash_one("key");
     let key = format!("{:016x}{:016x}", random(), random());
-    // The server accepts only this key, not the keys of configured clients, and keeps no state.
+    // The server accepts only this key, not those of the configured clients, and stores no state.
     let (api_keys, keys) = (vec![SecretString::from(key.as_str())], Vec::new());
     let config = Config { api_keys, keys, state_dir: None, ..config.clone() };
     let server = Server::bind(Arc::new(config), None)?;
@@ -119,8 +116,8 @@ fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeE
     Ok((server, asker))
 }
 
-/// Asks the questions that are not in the cache. After `stop`, no more questions are asked, but open requests are
-/// completed; after `abort` they are dropped.
+/// Asks the questions whose answers are not in the cache. `stop` ends the run after the open requests have completed, and
+/// `abort` drops them.
 ///
 /// # Errors
 /// If the server cannot start, or the cache cannot be used. Failures of the upstream are part of the results.
@@ -150,14 +147,13 @@ pub async fn run(
     Ok(session.finish(&questions, started.elapsed()))
 }
 
-/// A run in progress.
 struct Session<'p> {
     plan: &'p Plan,
     cache: Cache,
     failures: Failures,
     progress: Progress,
     measured: Measured,
-    /// The answers so far, by the indices of the questions.
+    /// The answers so far, by the index of the question.
     answers: Vec<Option<Reply>>,
 }
 
@@ -197,7 +193,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a question must still be asked. If another variant has asked the same question, that answer is used.
+    /// Whether a question must still be asked. It need not be asked if another variant has already sent the same request.
     fn is_open(&mut self, place: usize, question: &Question) -> bool {
         let Some(slot) = self.answers.get_mut(place) else { return false };
         if slot.is_none() {
@@ -262,7 +258,7 @@ impl Session<'_> {
         self.progress.tick(&label, done as f64 / self.answers.len().max(1) as f64);
     }
 
-    /// Collects the answers. Failures that stopped the run reveal nothing about the model, so they are left out.
+    /// Collects the answers. Leaves out the failures that stopped the run, since they say nothing about the model.
     fn finish(mut self, questions: &[Question], took: Duration) -> Measured {
         self.progress.finish();
         if let Some(Stopped::Upstream(_)) = self.measured.stopped {
@@ -291,7 +287,7 @@ fn failed_answer(error: &AskError) -> Answer {
     Answer { error: Some(error), ..Answer::default() }
 }
 
-/// Asks a question. While the upstream has no capacity, the request is repeated after a pause.
+/// Asks a question. While the upstream has no capacity, retries after a pause.
 async fn answered(asker: &Asker, question: &Question) -> Result<Reply, AskError> {
     for attempt in 0..REPEATS {
         match asker.ask(question.body.clone()).await {

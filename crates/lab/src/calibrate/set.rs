@@ -18,7 +18,7 @@ pub const MAX_FILE: u64 = 8 << 20;
 /// The prompts of a run, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CaseSet {
-    /// The prompts; never empty.
+    /// The prompts, in order. Never empty.
     pub cases: Vec<Case>,
 }
 
@@ -26,19 +26,18 @@ pub struct CaseSet {
 pub(crate) type NamedText<'a> = (&'a Path, &'a str);
 
 impl CaseSet {
-    /// The built-in prompts.
     ///
     /// # Errors
-    /// Never; a test reads the prompts.
+    /// Never in practice: a test parses the built-in prompts.
     pub fn built_in() -> Result<Self, Invalid> {
         Self::new(Document::parse((Path::new("prompts.toml"), BUILT_IN))?, None, "prompts.toml")
     }
 
-    /// Reads the prompts in a file. Their tools come from another file, from the same file, or from the
-    /// built-in ones.
+    /// Reads the prompts in a file. The tools are those of `tools`, or else those in the same file, or else the built-in
+    /// tools.
     ///
     /// # Errors
-    /// A description of the mistake, with its location.
+    /// Describes the mistake and its location.
     pub fn read(prompts: NamedText<'_>, tools: Option<NamedText<'_>>) -> Result<Self, Invalid> {
         let tools = tools.map(read_tools).transpose()?;
         let document = Document::parse(prompts)?;
@@ -81,7 +80,7 @@ impl CaseSet {
     }
 }
 
-/// Reads the tools in a file: an object with `tools`, or a list of them.
+/// Reads the tools in a file: either an object with the member `tools`, or a list.
 fn read_tools(file: NamedText<'_>) -> Result<Vec<CaseTool>, Invalid> {
     let (path, text) = file;
     let entries = if is_json(path) && text.trim_start().starts_with('[') {
@@ -145,20 +144,20 @@ fn is_json(path: &Path) -> bool {
 fn json_of<'t, T: Deserialize<'t>>((path, text): NamedText<'t>) -> Result<T, Invalid> {
     serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
-        // The location is written first, as for TOML.
+        // Moves the location to the start, as in errors for TOML.
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         format!("{}:{}:{}: {message}", path.display(), error.line(), error.column()).into()
     })
 }
 
-/// Line and column of `offset`, counted from 1.
+/// Returns the line and column of `offset`, counted from 1.
 fn place(text: &str, offset: usize) -> String {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     format!("{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// A tool, in the form of OpenAI's declarations or only their `function`.
+/// A tool in OpenAI's format, or only the `function` part of it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a tool: `name`, `description` and `parameters`")]
 enum ToolEntry {
@@ -193,7 +192,7 @@ impl ToolEntry {
     }
 }
 
-/// A prompt in its written form.
+/// A prompt as written in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PromptEntry {
@@ -211,7 +210,7 @@ struct PromptEntry {
     calls: Vec<ExpectedCall>,
 }
 
-/// An earlier exchange in the conversation: a request, a call, its result, and the response to that.
+/// An earlier exchange in the conversation: a user message, a call, its result, and the final response.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EarlierEntry {
@@ -266,7 +265,7 @@ impl PromptEntry {
     }
 }
 
-/// The tools with these names, or all tools if no names are given.
+/// Returns the tools with these names, or all tools if no names are given.
 fn offered(names: Option<&[String]>, tools: &[CaseTool]) -> Result<Vec<CaseTool>, Invalid> {
     let Some(names) = names else { return Ok(tools.to_vec()) };
     let named = names.iter().map(|name| {
@@ -279,7 +278,7 @@ fn offered(names: Option<&[String]>, tools: &[CaseTool]) -> Result<Vec<CaseTool>
     named.collect()
 }
 
-/// The messages of a conversation in the form of a chat request.
+/// Returns the messages of a conversation in the format of a chat request.
 fn messages(system: Option<String>, earlier: Vec<EarlierEntry>, user: Option<String>) -> Vec<Value> {
     let said = |role: &str, text: String| json!({ "role": role, "content": text });
     let mut messages: Vec<_> = system.map(|text| said("system", text)).into_iter().collect();

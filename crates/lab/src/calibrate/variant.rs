@@ -6,17 +6,17 @@ use toml::{Table, Value};
 
 use crate::Invalid;
 
-/// The format name for tools that are declared in the upstream's own fields.
+/// The name, in place of a format, for tools that are declared natively.
 pub const NATIVE: &str = "native";
 
-/// The values of `--enforce`, which are also the values of the key `enforce`.
+/// The values of `--enforce` and of the key `enforce`.
 pub const ENFORCE: [&str; 7] = ["off", "auto", "schema", "structural_tag", "grammar", "prefill", "retry"];
 
 /// The keys of a `[[models]]` entry that variants set.
 pub const VARIED: [&str; 8] =
     ["tools", "detect", "instructions", "system_position", "examples", "examples_as", "tool_list", "enforce"];
 
-/// Short words for wordings, each with the key and value that it stands for.
+/// Abbreviations for wordings, each with the key and the value that it sets.
 const WORDS: [(&str, &str); 7] = [
     ("schemas", "tool_list"),
     ("signatures", "tool_list"),
@@ -27,10 +27,10 @@ const WORDS: [(&str, &str); 7] = [
     ("last_user", "system_position"),
 ];
 
-/// The wordings of `--wordings all`.
+/// The wordings that `--wordings all` selects.
 pub const ALL_WORDINGS: [&str; 6] = ["default", "schemas", "text", "turns", "user", "last_user"];
 
-/// How tools are described: settings of a `[[models]]` entry.
+/// Settings of a `[[models]]` entry that say how tools are described.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wording {
     name: String,
@@ -61,7 +61,7 @@ impl FromStr for Wording {
     }
 }
 
-/// The words of a wording, for messages.
+/// Lists the words of a wording, for error messages.
 const KNOWN: &str = "known are default, schemas, signatures, text, turns, system, user, last_user, examples=N and \
     max_instructions=N, combined with `+`";
 
@@ -90,8 +90,8 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// All combinations, without repetitions. Native tools have no wording, and toolwire does not enforce their calls, so
-    /// they form a single variant.
+    /// Returns all combinations, without duplicates. Native tools form a single variant, since they have no wording and
+    /// toolwire does not enforce their calls.
     pub fn combinations(formats: &[String], wordings: &[Wording], enforce: &[String]) -> Vec<Self> {
         let default = [Wording { name: "default".to_owned(), keys: Table::new() }];
         let off = ["off".to_owned()];
@@ -120,7 +120,7 @@ impl Variant {
         Self { format: format.to_owned(), wording: wording.name.clone(), enforce: enforce.to_owned(), keys }
     }
 
-    /// The variant's name in reports: `hermes`, `hermes turns`, `hermes enforce=auto`.
+    /// Returns the variant's name in reports: `hermes`, `hermes turns`, `hermes enforce=auto`.
     pub fn label(&self) -> String {
         let mut label = self.format.clone();
         if self.wording != "default" {
@@ -132,7 +132,7 @@ impl Variant {
         label
     }
 
-    /// Returns the `[[models]]` entry of this variant: `base` with the variant's keys, under the name `name`.
+    /// Returns the `[[models]]` entry of this variant: `base` plus the variant's keys, with the name `name`.
     pub fn entry(&self, name: &str, base: &Table) -> Table {
         let mut entry = Table::new();
         entry.insert("name".to_owned(), Value::String(name.to_owned()));

@@ -31,7 +31,7 @@ fn model(api: Api, format: Option<&Format>) -> String {
     }
 }
 
-/// The base URL of the upstreams of a dialect.
+/// Returns the base URL of the mock for a dialect.
 pub fn base_url(mock: SocketAddr, api: Api) -> String {
     format!("http://{mock}{}", api.base())
 }

@@ -16,7 +16,7 @@ use toolwire_pipeline::event::Finish;
 /// A received response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReceivedResponse {
-    /// HTTP status; 0 without a response.
+    /// HTTP status, or 0 if there was no response.
     pub(crate) status: u16,
     pub(crate) text: String,
     pub(crate) reasoning: String,

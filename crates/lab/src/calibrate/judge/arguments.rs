@@ -1,8 +1,8 @@
-//! Compares the arguments of calls with the wanted ones and with the texts that the model was shown.
+//! Compares the arguments of calls with the expected arguments and with the text that the model was shown.
 
 use serde_json::{Map, Value};
 
-/// Placeholders for values: those that models are shown, and variants of these that models write.
+/// Placeholders for values, both those shown to models and the variations that models write.
 const PLACEHOLDERS: [&str; 14] = [
     "value",
     "string",
@@ -20,7 +20,7 @@ const PLACEHOLDERS: [&str; 14] = [
     "xxx",
 ];
 
-/// Minimum number of characters of a value that is recognised as copied. Shorter values occur in any text.
+/// Minimum number of characters for a value to count as copied. Shorter values occur in any text.
 const MIN_COPY: usize = 3;
 
 /// Whether a call has the `wanted` arguments.
@@ -28,7 +28,7 @@ pub(super) fn fits(wanted: &Map<String, Value>, actual: &Value) -> bool {
     wanted.iter().all(|(key, wanted)| actual.get(key).is_some_and(|actual| value_fits(wanted, actual)))
 }
 
-/// Describes the first argument that differs from the wanted one.
+/// Describes the first argument that differs from the expected one.
 pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String {
     for (key, wanted) in wanted {
         match actual.get(key) {
@@ -42,9 +42,9 @@ pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String 
     "called once too often".to_owned()
 }
 
-/// Whether `actual` is the `wanted` value: a text contains the wanted text as whole words, in any case and with any white
-/// space; a number has the same value; a list has the wanted elements in any order. `{ exact = … }` requires this
-/// value, or one of several, byte for byte; `{ any = [ … ] }` accepts one of several.
+/// Whether `actual` matches `wanted`. A string must contain the expected words, ignoring case and differences in
+/// whitespace; a number must have the same value; a list must have the expected elements in any order. `{ exact = … }`
+/// requires exactly this value, or one of several, and `{ any = [ … ] }` accepts any of several values.
 fn value_fits(wanted: &Value, actual: &Value) -> bool {
     match (wanted, actual) {
         (Value::String(wanted), Value::String(actual)) => contains_words(&folded(actual), &folded(wanted)),
@@ -67,7 +67,7 @@ fn value_fits(wanted: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Returns the text in lower case, with single spaces.
+/// Returns the text in lowercase, with each run of whitespace replaced by one space.
 fn folded(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -80,7 +80,7 @@ fn contains_words(text: &str, words: &str) -> bool {
     let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     let goes_on = |mut chars: &mut dyn Iterator<Item = char>| {
         let next = chars.next();
-        // A sign joins words only if a word follows: a full stop may end a sentence.
+        // A sign such as a period joins words only if another word follows. Otherwise it may end a sentence.
         is_word(next) || next.is_some_and(|sign| "@_-.".contains(sign)) && is_word((&mut chars).next())
     };
     let (first, last) = (words.chars().next(), words.chars().next_back());
@@ -93,7 +93,7 @@ fn contains_words(text: &str, words: &str) -> bool {
     })
 }
 
-/// Returns a placeholder among the arguments, unless the conversation contains it.
+/// Returns a placeholder in the arguments that does not occur in the conversation.
 pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
     let said = folded(said);
     leaves(arguments).into_iter().map(|(_, value)| value).find_map(|value| {
@@ -103,7 +103,7 @@ pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
     })
 }
 
-/// Whether a text in lower case is a placeholder: a generic word, `<city>`, `{{city}}`, `your_city`.
+/// Whether a lowercase text is a placeholder: a generic word, `<city>`, `{{city}}`, `your_city`.
 fn is_placeholder(text: &str) -> bool {
     let between = |open: &str, close: &str| {
         let inner = text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
@@ -119,8 +119,8 @@ fn is_placeholder(text: &str) -> bool {
         || between("your ", "") && text.split(' ').count() == 2
 }
 
-/// Returns a value that is not wanted but was copied from a text that the model was shown. Values that the schema lists
-/// are meant to be used, so they do not count as copies.
+/// Returns an unexpected value that was copied from the text that the model was shown. Values listed in the schema are
+/// meant to be used, so they do not count as copies.
 pub(super) fn copied(
     arguments: &Value,
     wanted: Option<&Map<String, Value>>,
@@ -144,7 +144,7 @@ pub(super) fn copied(
     })
 }
 
-/// Whether a schema lists the value: in an `enum`, or as a `const` or `default`.
+/// Whether a schema lists the value in an `enum`, or as a `const` or `default`.
 fn lists(schema: &Value, value: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(key, inner)| match (key.as_str(), inner) {
@@ -157,7 +157,7 @@ fn lists(schema: &Value, value: &Value) -> bool {
     }
 }
 
-/// The scalars in the arguments, each with the argument that it belongs to.
+/// Returns all scalars in the arguments, each with the name of its top-level argument.
 fn leaves(arguments: &Value) -> Vec<(&str, &Value)> {
     fn collect<'v>(key: &'v str, value: &'v Value, found: &mut Vec<(&'v str, &'v Value)>) {
         match value {

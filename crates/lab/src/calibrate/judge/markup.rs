@@ -7,7 +7,7 @@ use toolwire_pipeline::format::{self, Format, Grammar, TagKind};
 /// Maximum size of a tag, in bytes.
 const MAX_TAG: usize = 48;
 
-/// Number of bytes after a tool's name that are examined.
+/// Number of bytes to examine after a tool's name.
 const MAX_LOOK: usize = 200;
 
 /// Words in the tags of calls.
@@ -28,7 +28,7 @@ const RESULT_WORDS: [&str; 7] = [
 /// Maximum size of a quotation, in bytes.
 const QUOTED: usize = 60;
 
-/// The markers that begin calls in some format and do not occur in other text.
+/// The markers that open calls in some format and do not occur in ordinary text.
 static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let openers = format::ALL.iter().filter(|format| is_distinct(format)).flat_map(|format| format.openers());
     let is_marker = |opener: &&str| opener.len() > 6 && opener.starts_with(['<', '[']);
@@ -38,18 +38,18 @@ static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     openers
 });
 
-/// The beginnings of the results that models are shown.
+/// The first lines of results, in the formats in which models are shown results.
 static RESULTS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let forms = format::ALL.iter().filter_map(|format| Some(format.teach?.form.result));
     let begins = forms.filter_map(|result| result.split("{{").next()).map(str::trim_end);
-    // A bare fence also begins other content.
+    // Shorter prefixes, such as a bare fence, also begin other content.
     let mut begins: Vec<_> = begins.filter(|begin| begin.len() > 6).collect();
     begins.sort_unstable();
     begins.dedup();
     begins
 });
 
-/// Whether the openers of a format are unique to it.
+/// Whether the format's openers do not occur in ordinary text.
 fn is_distinct(format: &Format) -> bool {
     format.grammars.iter().all(|grammar| match grammar {
         Grammar::Tagged(tags) => tags.iter().all(|tag| tag.kind != TagKind::Html && !tag.special().common),
@@ -57,21 +57,21 @@ fn is_distinct(format: &Format) -> bool {
     })
 }
 
-/// The text of a response, with the conversation's content and the names of the offered tools.
+/// The text of a response, the content of the conversation, and the names of the offered tools.
 pub(super) struct Text<'a> {
     pub(super) text: &'a str,
     pub(super) said: &'a str,
     pub(super) names: &'a [&'a str],
 }
 
-/// The way that a text mentions a tool.
+/// How a text mentions a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mention {
     /// As a call.
     Call,
-    /// As a description, such as in the list of tools.
+    /// As a declaration, such as in the list of tools.
     Declaration,
-    /// As a part of a sentence.
+    /// Within a sentence.
     Prose,
 }
 
@@ -96,7 +96,7 @@ impl Text<'_> {
         Some(format!("the text repeats the list of tools: {}", self.quoted(at)))
     }
 
-    /// Returns the position of a tag that contains one of these words and does not occur in the conversation.
+    /// Returns the position of a tag that contains one of `words` and does not occur in the conversation.
     fn tag(&self, words: &[&str]) -> Option<usize> {
         self.text.char_indices().filter(|(_, open)| matches!(open, '<' | '[')).find_map(|(at, open)| {
             let rest = self.text.get(at..)?;
@@ -104,7 +104,7 @@ impl Text<'_> {
             let rest = rest.get(..rest.floor_char_boundary(MAX_TAG)).unwrap_or(rest);
             let inside = rest.get(1..)?;
             let end = inside.find([close, '<', '[', '\n', ' ']).unwrap_or(inside.len());
-            // The tag may continue with a name: `<invoke name=`.
+            // `invoke` may be followed by an attribute: `<invoke name=`.
             let tag = match inside.get(..end)? {
                 "invoke" => inside.get(..inside.floor_char_boundary(11))?,
                 tag => tag,
@@ -115,7 +115,7 @@ impl Text<'_> {
         })
     }
 
-    /// Returns the position of a line that begins as results do.
+    /// Returns the position of a line that begins like a result.
     fn result(&self) -> Option<usize> {
         let begins = RESULTS.iter().filter(|begin| !self.said.contains(**begin));
         let places = begins.flat_map(|begin| self.text.match_indices(begin).map(|(at, _)| at));
@@ -125,7 +125,7 @@ impl Text<'_> {
         places.filter(is_at_line_start).min()
     }
 
-    /// Returns the position of the first mention of a tool in the way `wanted`.
+    /// Returns the position of the first mention of a tool of the kind `wanted`.
     fn mention(&self, wanted: Mention) -> Option<usize> {
         let found = self.names.iter().flat_map(|name| self.text.match_indices(name));
         let found = found.filter(|(at, name)| self.kind(*at, name) == wanted);
@@ -136,7 +136,7 @@ impl Text<'_> {
         let (before, rest) = self.text.split_at_checked(at).unwrap_or_default();
         let behind = rest.get(name.len()..).unwrap_or_default();
         let joins = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
-        // A prefix such as `user:` belongs to the name.
+        // A `user:` prefix is part of the name.
         let before = before.strip_suffix("user:").unwrap_or(before);
         if joins(behind.chars().next()) || joins(before.chars().next_back()) {
             return Mention::Prose;
@@ -161,8 +161,7 @@ impl Text<'_> {
     }
 }
 
-/// Classifies `name(` by the text that follows: a call, a signature, or just the parentheses after
-/// a name.
+/// Classifies `name(` by the text that follows: a call, a signature, or ordinary parentheses.
 fn in_parentheses(arguments: &str) -> Mention {
     let arguments = arguments.get(..arguments.floor_char_boundary(MAX_LOOK)).unwrap_or(arguments);
     let inside = arguments.split([')', '\n']).next().unwrap_or_default().trim_start();

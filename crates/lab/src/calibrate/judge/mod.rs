@@ -1,7 +1,7 @@
-//! [`judge`]: judges a response by what its prompt wanted (docs/calibrate.md#verdicts).
+//! [`judge`]: compares a response with the expectations of its prompt (docs/calibrate.md#verdicts).
 //!
-//! It judges the response as the client received it, that is, the model and toolwire together. It is pure: the same
-//! response always gets the same judgement. `toolwire calibrate` uses it, and so do tests with scripted models.
+//! It judges the response as received by the client, that is, the model together with toolwire. It is deterministic.
+//! `toolwire calibrate` uses it, and so do tests with scripted models.
 
 mod arguments;
 mod markup;
@@ -22,21 +22,21 @@ use toolwire_pipeline::tools::arguments_fault;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The wanted calls.
+    /// The expected calls.
     Proper,
-    /// No call, and none was wanted.
+    /// No call, and none was expected.
     Answered,
-    /// A call of a tool that was not wanted, or one call too many.
+    /// A call to the wrong tool, or one call too many.
     WrongTool,
-    /// Calls of the right tool, with arguments that its schema allows but that were not wanted.
+    /// Calls to the right tool, with arguments that its schema allows but that are not the expected ones.
     WrongArguments,
     /// A call whose arguments are not valid JSON or violate the tool's schema.
     SchemaError,
-    /// A call of a tool that is not declared.
+    /// A call to an undeclared tool.
     UndeclaredName,
-    /// Only text, although a call was wanted.
+    /// Only text, although a call was expected.
     NoCall,
-    /// A call, although none was wanted.
+    /// A call, although none was expected.
     FalseCall,
     /// The markup of a call in the text, without a call.
     Leak,
@@ -44,7 +44,7 @@ pub enum Verdict {
     Imitation,
     /// The response reached its token limit before a call was complete.
     Truncated,
-    /// An error instead of a response, or in its middle.
+    /// An error instead of a response, or in the middle of one.
     Failed,
 }
 
@@ -54,7 +54,7 @@ impl Verdict {
         matches!(self, Self::Proper | Self::Answered)
     }
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Proper => "proper call",
@@ -72,7 +72,7 @@ impl Verdict {
         }
     }
 
-    /// A short name, for the head of a narrow column.
+    /// Returns a short name for the heading of a narrow column.
     pub(crate) fn short_title(self) -> &'static str {
         match self {
             Self::Proper => "proper",
@@ -97,21 +97,21 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A verdict, with more observations.
+/// A verdict and further observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The category of the response.
     pub verdict: Verdict,
-    /// Whether the text contains the markup of a call, in addition to proper calls or instead of one.
+    /// Whether the text contains the markup of a call, even if there are proper calls as well.
     pub leaks: bool,
-    /// Whether the text or the arguments copy a text that the model was shown.
+    /// Whether the text or the arguments contain a copy of text that the model was shown.
     pub imitates: bool,
-    /// The reason in a few words; empty for right responses.
+    /// The reason in a few words. Empty for right responses.
     pub why: String,
 }
 
-/// Judges the response to `case`. `shown` is the text with which toolwire described the tools to the model,
-/// including the examples; if it is empty, copies of examples are not noticed.
+/// Judges the response to `case`. `shown` is toolwire's description of the tools for the model, including examples. If it
+/// is empty, copies of examples are not detected.
 pub fn judge(case: &Case, shown: &str, answer: &Answer) -> Judgement {
     let said = case.said();
     let names: Vec<_> = case.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -133,7 +133,7 @@ fn is_cut(answer: &Answer) -> bool {
     answer.finish.as_deref() == Some("length")
 }
 
-/// Judges a response for which no call is wanted.
+/// Judges a response that should contain no call.
 fn unwanted(answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict, String) {
     if let Some(call) = answer.calls.first() {
         return (Verdict::FalseCall, format!("calls `{}`", call.name));
@@ -145,7 +145,7 @@ fn unwanted(answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict
     }
 }
 
-/// The texts that a response is compared with.
+/// What a response is compared with.
 struct Source<'a> {
     case: &'a Case,
     shown: &'a str,
@@ -153,7 +153,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Judges a response for which a call is wanted.
+    /// Judges a response that should contain a call.
     fn wanted(&self, answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict, String) {
         if let Some(fault) = answer.calls.iter().find_map(|call| self.fault(call, answer)) {
             return fault;
@@ -174,7 +174,7 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the fault of a call that is wrong for any prompt: its name, or arguments that its tool does not
+    /// Returns the fault of a call that would be wrong for any prompt: an unknown name, or arguments that its tool does not
     /// allow.
     fn fault(&self, call: &Call, answer: &Answer) -> Option<(Verdict, String)> {
         let Some(tool) = self.case.tool(&call.name) else {
@@ -188,8 +188,8 @@ impl Source<'_> {
         Some((Verdict::SchemaError, why))
     }
 
-    /// Compares valid calls with the wanted ones. Each call must be one of the wanted calls; the model may make the
-    /// remaining ones later.
+    /// Compares valid calls with the expected calls. Each must be an expected call, but the model may make some of the
+    /// expected calls later.
     fn compared(&self, calls: &[Call]) -> (Verdict, String) {
         let mut open: Vec<_> = self.case.calls.iter().collect();
         for call in calls {
@@ -209,8 +209,7 @@ impl Source<'_> {
         (Verdict::Proper, String::new())
     }
 
-    /// Returns the part of a call that was copied from the shown text, if there is one: a placeholder, or a value
-    /// from an example.
+    /// Returns a placeholder or a value from an example that the call has copied from the shown text, if there is one.
     fn copy(&self, call: &Call) -> Option<String> {
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         if let Some(value) = placeholder(&arguments, self.said) {

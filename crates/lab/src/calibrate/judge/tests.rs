@@ -73,7 +73,7 @@ fn each_fault_of_a_call_has_its_verdict() {
     assert_eq!(verdict("several-weather", &search), Verdict::WrongTool);
     let unknown = calls(&[("get_rain", json!({"city": "Bergen"}))]);
     assert_eq!(verdict("several-weather", &unknown), Verdict::UndeclaredName);
-    // A tool that exists but is not offered by this prompt.
+    // The tool exists, but this prompt does not offer it.
     assert_eq!(verdict("one-weather", &search), Verdict::UndeclaredName);
     assert_eq!(verdict("none-sum", &search), Verdict::FalseCall);
 }
@@ -125,7 +125,7 @@ fn markup_of_a_call_in_the_text_is_a_leak() {
         assert_eq!(verdict("one-weather", &text(leaking)), Verdict::Leak, "{leaking}");
         assert_eq!(verdict("none-sum", &text(leaking)), Verdict::Leak, "{leaking}");
     }
-    // Text that the conversation itself contains does not count as markup.
+    // Markup that also occurs in the conversation does not count.
     let quoted = "I sent: </tool_call> closes what <tool_call> opens";
     assert_eq!(verdict("awkward-markup", &text(quoted)), Verdict::NoCall);
     // Leaked markup is reported even if there is a proper call.
@@ -151,7 +151,6 @@ fn copy_of_what_was_shown_is_an_imitation() {
         Verdict::Imitation
     );
     assert_eq!(verdict("one-weather", &text("<tool_response>sunny</tool_response>")), Verdict::Imitation);
-    // Results in the form in which each format shows them.
     for format in toolwire_pipeline::format::ALL {
         let Some(teach) = format.teach else { continue };
         let result = toolwire_pipeline::conversation::CallOutput {
@@ -177,7 +176,7 @@ fn value_of_an_example_is_an_imitation_unless_it_was_asked_for() {
     };
     assert_eq!(of("one-weather", json!({"city": "Paris"})), Verdict::Imitation);
     assert_eq!(of("one-weather", json!({"city": "Rome"})), Verdict::WrongArguments);
-    // Paris is a city of this conversation, but not the one in question.
+    // The conversation mentions Paris, but asks about another city.
     assert_eq!(of("history-weather", json!({"city": "Paris"})), Verdict::WrongArguments);
     let unit = "unit is \"celsius\" or \"fahrenheit\"";
     let call = calls(&[("get_weather", json!({"city": "Chicago", "unit": "celsius"}))]);
@@ -200,7 +199,7 @@ fn error_is_a_failure_whatever_came_before_it() {
     );
 }
 
-/// A model may write any text: no case panics, and the work is linear.
+/// Arbitrary text causes no panic and takes linear time.
 #[test]
 fn hostile_text_is_judged() {
     let case = case("several-weather");

@@ -1,5 +1,3 @@
-//! A report for tests.
-
 use super::{Example, Report, VariantReport};
 use crate::calibrate::{interval::Share, judge::Verdict};
 

@@ -1,5 +1,5 @@
-//! [`Report`]: the results of a run of `toolwire calibrate`, as `--json` writes them. The table and the page are views of
-//! it.
+//! [`Report`]: the results of a run of `toolwire calibrate`, as `--json` writes them. The table and the HTML page are made
+//! from it.
 
 mod page;
 mod table;
@@ -14,10 +14,8 @@ use crate::bench::report::json::in_lines;
 
 pub use self::{page::page, table::table, tally::report};
 
-/// All results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// toolwire's version.
     pub version: String,
     /// The upstream's base URL.
     pub upstream: String,
@@ -25,7 +23,7 @@ pub struct Report {
     pub model: String,
     /// Number of prompts.
     pub prompts: usize,
-    /// Number of times that each prompt was asked.
+    /// Number of times each prompt was sent.
     pub runs: u32,
     /// `temperature` of the requests.
     pub temperature: f64,
@@ -37,29 +35,29 @@ pub struct Report {
     pub questions: usize,
     /// Number of answers in the report.
     pub answers: usize,
-    /// Number of these answers that are from earlier runs.
+    /// Number of answers that were already in the cache.
     pub cached: usize,
     /// Why the run ended early, if it did.
     pub stopped: Option<String>,
-    /// The variants, the best first.
+    /// The variants, best first.
     pub variants: Vec<VariantReport>,
-    /// The configuration of the best variant. `None` if no variant had a proper call.
+    /// The configuration of the best variant, or `None` if no variant had a proper call.
     pub entry: Option<String>,
 }
 
 impl Report {
-    /// The report as JSON, one member per line.
+    /// Returns the report as JSON, one member per line.
     pub fn json(&self) -> String {
         in_lines(self)
     }
 
-    /// The best variant, if it has a proper call.
+    /// Returns the best variant, if it has a proper call.
     pub fn best(&self) -> Option<&VariantReport> {
         self.variants.first().filter(|variant| variant.proper.count > 0)
     }
 }
 
-/// The answers of one variant.
+/// The results of one variant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VariantReport {
     /// The variant's name: `hermes`, `hermes turns`, `hermes enforce=auto`.
@@ -74,25 +72,25 @@ pub struct VariantReport {
     /// The lower end of the 95 % interval for the share of proper calls minus the share of false calls. The variants are
     /// sorted by this score.
     pub score: f64,
-    /// Proper calls, out of the prompts that want a call.
+    /// Proper calls, as a share of the prompts that expect a call.
     pub proper: Share,
-    /// Proper calls, out of the prompts that want a call and contain no earlier calls.
+    /// Proper calls, as a share of the prompts that expect a call and contain no earlier calls.
     pub proper_without_history: Share,
-    /// Proper calls, out of the prompts that want a call and contain earlier calls.
+    /// Proper calls, as a share of the prompts that expect a call and contain earlier calls.
     pub proper_with_history: Share,
-    /// Proper calls, out of the prompts that require a call with `tool_choice`.
+    /// Proper calls, as a share of the prompts that require a call with `tool_choice`.
     pub proper_required: Share,
-    /// Calls, out of the prompts that want no call.
+    /// Calls, as a share of the prompts that expect no call.
     pub false_calls: Share,
-    /// Answers whose text contains the markup of a call, out of all.
+    /// Answers whose text contains the markup of a call, as a share of all answers.
     pub leaks: Share,
-    /// Answers with copies of the shown texts, out of all.
+    /// Answers that copy text that the model was shown, as a share of all answers.
     pub imitations: Share,
     /// Number of answers by verdict.
     pub verdicts: BTreeMap<Verdict, u64>,
-    /// Right answers, by group of prompts.
+    /// Share of right answers, by group of prompts.
     pub groups: BTreeMap<String, Share>,
-    /// Estimated tokens of the instructions, or of the declarations, on average.
+    /// Average number of tokens in the instructions or declarations, estimated.
     pub tool_tokens: f64,
     /// The median time from a request to the first delta of its call, in milliseconds.
     pub call_ms: Option<f64>,
@@ -100,7 +98,7 @@ pub struct VariantReport {
     pub total_ms: Option<f64>,
     /// Why the variant was given up, if it was.
     pub given_up: Option<String>,
-    /// Examples of failures, a few of each kind.
+    /// A few examples of each kind of failure.
     pub examples: Vec<Example>,
 }
 
@@ -111,13 +109,13 @@ pub struct Example {
     pub verdict: Verdict,
     /// The prompt's name.
     pub prompt: String,
-    /// The last text of the user, clipped.
+    /// The user's last text, truncated.
     pub user: String,
     /// The reason for the verdict.
     pub why: String,
-    /// The text of the answer, clipped.
+    /// The text of the answer, truncated.
     pub text: String,
-    /// The calls of the answer, `name(arguments)`, clipped.
+    /// The calls in the answer as `name(arguments)`, truncated.
     pub calls: Vec<String>,
 }
 

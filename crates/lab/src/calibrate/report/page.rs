@@ -1,4 +1,4 @@
-//! The report as a page: one file that needs neither network nor scripts, and contains the report's JSON.
+//! The report as a self-contained HTML page without scripts, which includes the report's JSON.
 
 use super::{
     Report, VariantReport,
@@ -10,7 +10,7 @@ use crate::{
     html::{Cell, TABLE_STYLE, embedded, escaped, filled, html_table, visible},
 };
 
-/// The template of the page: names between `@@` mark the places of its parts.
+/// The page's template. Names between `@@` are placeholders.
 const FRAME: &str = include_str!("page.html");
 
 pub fn page(report: &Report) -> String {
@@ -69,7 +69,7 @@ fn variants(report: &Report) -> String {
     html_table(&heads.map(str::to_owned), rows)
 }
 
-/// A share with its interval and a bar.
+/// Returns a cell that shows a share with its interval and a bar.
 fn share(share: &Share) -> Cell {
     match share.value() {
         None => Cell::Plain(NONE.to_owned()),

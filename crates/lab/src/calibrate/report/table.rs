@@ -15,7 +15,7 @@ use toolwire_gateway::observe::{
     untrusted_text::{clip, escaped},
 };
 
-/// Maximum number of columns in a line of prose.
+/// Maximum width of a line of prose, in characters.
 const WORDS: usize = 110;
 
 /// Maximum number of examples for each kind of failure.
@@ -24,7 +24,7 @@ const EXAMPLES: usize = 2;
 /// Maximum number of bytes of an answer in an example.
 const SHOWN: usize = 160;
 
-/// Minimum number of answers per variant. With fewer, only large differences mean something.
+/// Minimum number of answers per variant. With fewer, only large differences are significant.
 const FEW: u64 = 80;
 
 /// The failures that have a column.
@@ -40,8 +40,7 @@ pub(super) const FAILURES: [Verdict; 9] = [
     Verdict::Failed,
 ];
 
-/// Returns the report's tables in lines of `width` columns, which is the terminal's width if the output is a
-/// terminal.
+/// Returns the report's tables in lines of at most `width` characters. `width` is `None` if the output is not a terminal.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let words = width.min(WORDS);
@@ -63,7 +62,7 @@ pub(super) const LEGEND: &str = "Proper: calls as wanted, of the prompts that wa
     calls where none was wanted. Leaks, copies: answers with markup of a call in the text, or with copies of what the model \
     was shown, of all. Tokens: of the instructions, estimated. To call: the median.";
 
-/// The settings of the measurement.
+/// Describes the run and its settings.
 pub(super) fn head(report: &Report, width: usize) -> String {
     let Report { version, upstream, model, prompts, runs, temperature, max_tokens, seconds, .. } = report;
     let first = format!("toolwire {version} calibrate · {model} at {upstream}");
@@ -78,12 +77,12 @@ pub(super) fn head(report: &Report, width: usize) -> String {
     [first, second, third].map(|line| wrapped(&escaped(&line), "", width)).join("\n")
 }
 
-/// A share in percent, without its interval: `73 %`.
+/// Formats a share in percent, without its interval: `73 %`.
 pub(super) fn percent(share: &Share) -> String {
     share.value().map_or_else(|| NONE.to_owned(), |value| format!("{:.0} %", value * 100.0))
 }
 
-/// The interval of a share in percent: `59–84`.
+/// Formats the interval of a share in percent: `59–84`.
 pub(super) fn interval(share: &Share) -> String {
     match share.of {
         0 => NONE.to_owned(),
@@ -131,13 +130,13 @@ fn name(variant: &VariantReport) -> String {
     clip(&escaped(&variant.name), 40).into_owned()
 }
 
-/// Examples of each kind of failure, beginning with the best variants.
+/// Returns examples of each kind of failure, starting with the best variants.
 fn examples(report: &Report, width: usize) -> Option<String> {
     let mut lines = Vec::new();
     for &verdict in Verdict::VARIANTS {
         let all = report.variants.iter().flat_map(|variant| {
             let examples = variant.examples.iter().filter(move |example| example.verdict == verdict);
-            // One example of each variant comes before the second of any variant.
+            // The first example of every variant comes before the second example of any variant.
             examples.enumerate().map(move |(at, example)| (at, variant, example))
         });
         let mut all: Vec<_> = all.collect();

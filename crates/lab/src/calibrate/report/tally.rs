@@ -18,11 +18,11 @@ use toolwire_gateway::observe::untrusted_text::clip;
 /// Maximum number of examples for each kind of failure.
 const EXAMPLES: usize = 3;
 
-/// Maximum number of bytes of a text in an example.
+/// Maximum size of a text in an example, in bytes.
 const CLIPPED: usize = 600;
 
-/// Creates the report of a run. The report calls the upstream `upstream` and the model `model`. `entry`
-/// returns the configuration of the variant with this index in the plan.
+/// Creates the report of a run. `upstream` and `model` are the names to report, and `entry` returns the configuration of
+/// the variant with a given index in the plan.
 pub fn report(
     plan: &Plan,
     measured: &Measured,
@@ -59,7 +59,7 @@ pub fn report(
     }
 }
 
-/// A share that is being counted.
+/// Counts towards a [`Share`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Counter {
     count: u64,

@@ -16,7 +16,7 @@ fn built_in_prompts_are_sixty_of_every_kind() {
     assert!(cases.iter().all(|case| !case.group.is_empty() && !case.tools.is_empty()));
 }
 
-/// If a prompt expected arguments that its tool does not have, no response could be right.
+/// No response could be right if a prompt expected arguments that its tool does not have.
 #[test]
 fn built_in_expectations_fit_the_tools() {
     for case in CaseSet::built_in().unwrap().cases {
