@@ -1,4 +1,4 @@
-//! The parts of the reports' pages.
+//! Helpers for the HTML pages of reports.
 
 use toolwire_gateway::observe::untrusted_text;
 
@@ -8,8 +8,8 @@ pub(crate) const STYLE: &str = include_str!("html/page.css");
 /// The style of pages with tables.
 pub(crate) const TABLE_STYLE: &str = concat!(include_str!("html/page.css"), include_str!("html/tables.css"));
 
-/// Fills a template with its parts, each instead of its mark. The parts must be in the order of the template: each mark
-/// is searched for after the previous part, never inside it, because a target's name may contain any text.
+/// Replaces the placeholders in a template with their parts, which must be in the template's order. Never searches for a
+/// placeholder inside an inserted part, because a target's name may contain any text.
 pub(crate) fn filled(template: &str, parts: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -21,7 +21,7 @@ pub(crate) fn filled(template: &str, parts: &[(&str, String)]) -> String {
     page + rest
 }
 
-/// Text escaped for use between tags and in quoted attributes.
+/// Escapes text for use between tags and in quoted attributes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -37,19 +37,19 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// Text escaped as HTML. Unprintable characters of untrusted text are shown as escapes, so that they cannot reorder or
-/// hide the text around them.
+/// Escapes untrusted text as HTML. Also makes unprintable characters visible, so that they cannot reorder or hide the text
+/// around them.
 pub(crate) fn visible(text: &str) -> String {
     escaped(&untrusted_text::escaped(text))
 }
 
-/// Escapes JSON for use in a `script` element. Only `<` can end such an element or begin a comment in it, and in JSON,
-/// `<` occurs only in strings.
+/// Escapes JSON for use in a `script` element. Only `<` can end such an element or open a comment in it, and `<` occurs in
+/// JSON only within strings.
 pub(crate) fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// A cell; its text is HTML already.
+/// A cell. Its text is already HTML.
 pub(crate) enum Cell {
     /// Text.
     Plain(String),
@@ -69,7 +69,7 @@ impl Cell {
     }
 }
 
-/// Creates a table with these heads, which are HTML already.
+/// Creates a table with these headings, which are already HTML.
 pub(crate) fn html_table(heads: &[String], rows: impl Iterator<Item = Vec<Cell>>) -> String {
     let heads = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect::<String>();
     let rows = rows.map(|cells| format!("<tr>{}</tr>\n", cells.iter().map(Cell::html).collect::<String>()));

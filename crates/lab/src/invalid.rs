@@ -1,6 +1,6 @@
-//! [`Invalid`]: the error of everything that reads a text which a person wrote.
+//! [`Invalid`]: the error for invalid input written by a person.
 
-/// Why a text or a file cannot be used, as a sentence that contains the location of the mistake.
+/// A sentence that says why an argument or a file is invalid, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);

@@ -1,12 +1,12 @@
-//! The clock that all processes of a machine share, and a timer that follows it. The mock stamps its tokens with this
-//! clock, and the bench subtracts those stamps from its own readings.
+//! The machine's monotonic clock, and a timer for it. All processes share this clock, so the bench can subtract the time
+//! that a mock has written into a token from its own reading.
 
 mod precise_timer;
 
 pub(crate) use precise_timer::PreciseTimer;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the machine's monotonic clock.
+/// Returns the time of the monotonic clock, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));

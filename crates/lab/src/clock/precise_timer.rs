@@ -1,14 +1,13 @@
 //! [`PreciseTimer`]: fires at a time of [`clock::now`], accurate to some tens of microseconds.
 //!
-//! The runtime's own timers have a resolution of milliseconds. If a request or a token were sent a millisecond late,
-//! that delay would be part of the figures, and many proxies add less. On Linux, a timer file descriptor wakes the
-//! task, in the same way as a socket.
+//! Tokio's timers have a resolution of a millisecond, and many proxies add less latency than that, so requests and tokens
+//! need a more accurate timer. On Linux, it is a timer file descriptor, which wakes its task like a socket.
 
 use std::io;
 
 use crate::clock;
 
-/// Fires at a given time of the machine's clock. Only one task may wait for it at a time.
+/// Fires at a given time of the machine's clock. Only one task at a time may wait for it.
 #[derive(Debug)]
 pub(crate) struct PreciseTimer(kind::Timer);
 
@@ -39,7 +38,7 @@ impl PreciseTimer {
     /// # Errors
     /// The timer fails.
     pub(crate) async fn until(&self, moment: u64) -> io::Result<()> {
-        // The timer may have fired for an earlier time that no longer matters.
+        // The timer may have fired for a time that was set earlier.
         while clock::now() < moment {
             self.set(moment);
             self.fired().await?;
@@ -48,7 +47,7 @@ impl PreciseTimer {
     }
 }
 
-/// A timer that is a file descriptor.
+/// The timer as a file descriptor.
 #[cfg(target_os = "linux")]
 mod kind {
     use std::{io, os::fd::OwnedFd};
@@ -59,7 +58,6 @@ mod kind {
     };
     use tokio::io::unix::AsyncFd;
 
-    /// The implementation of [`super::PreciseTimer`].
     #[derive(Debug)]
     pub(super) struct Timer(AsyncFd<OwnedFd>);
 
@@ -85,8 +83,8 @@ mod kind {
                 timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value });
         }
 
-        /// Waits until the timer fires. The descriptor need not be read: setting the timer clears it, and each firing
-        /// is an edge.
+        /// Waits until the timer fires. The descriptor need not be read, since setting the timer resets it and readiness is
+        /// edge-triggered.
         pub(super) async fn fired(&self) -> io::Result<()> {
             self.0.readable().await?.clear_ready();
             Ok(())
@@ -94,7 +92,7 @@ mod kind {
     }
 }
 
-/// The runtime's timer, on systems whose timers are not file descriptors.
+/// Tokio's timer, for systems without timer file descriptors.
 #[cfg(not(target_os = "linux"))]
 mod kind {
     use std::{io, time::Duration};
@@ -103,7 +101,6 @@ mod kind {
 
     use crate::clock;
 
-    /// The implementation of [`super::PreciseTimer`].
     #[derive(Debug)]
     pub(super) struct Timer(watch::Sender<Option<u64>>);
 

@@ -1,4 +1,4 @@
-//! The calls of a chat stream: one delta, and the state of one call.
+//! The calls in a chat stream: the deltas, and the state of a call.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ pub(super) struct CallDelta<'a> {
     kind: Field<'a>,
     name: Field<'a>,
     arguments: Field<'a>,
-    /// Whether the call is for a custom tool, whose input is text.
+    /// Whether the call is to a custom tool, whose input is text.
     custom: bool,
-    /// Whether the delta has unknown keys, which break clients that join unknown members.
+    /// Whether the delta has unknown keys, which break clients that concatenate unknown members.
     strange: bool,
 }
 
@@ -37,7 +37,7 @@ enum Key {
     Name,
     Arguments,
     Input,
-    /// Signatures that clients send back, in the form of Google's OpenAI compatibility layer.
+    /// Signatures that clients send back, in the format of Google's OpenAI compatibility layer.
     ExtraContent,
     #[serde(other)]
     Other,
@@ -98,7 +98,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Level<'_, 'a> {
 }
 
 impl CallDelta<'_> {
-    /// Whether the delta looks like the first of its call.
+    /// Whether the delta seems to be the first of its call.
     pub(super) fn begins(&self) -> bool {
         self.id.word().is_some() || self.name.word().is_some()
     }
@@ -116,7 +116,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Checks the first delta: everything except the arguments.
+    /// Checks everything in the first delta except the arguments.
     pub(super) fn begin(delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> Self {
         let id = delta.id.word().unwrap_or_default();
         let kind = if delta.custom { "custom" } else { "function" };
@@ -162,7 +162,6 @@ impl Call {
         notes.call_goes_on(piece);
     }
 
-    /// Whether both calls have the same id.
     pub(super) fn has_id_of(&self, other: &Self) -> bool {
         !self.id.is_empty() && self.id == other.id
     }

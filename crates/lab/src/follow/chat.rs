@@ -12,7 +12,7 @@ use super::{
     sample::TokenKind,
 };
 
-/// Maximum number of choices, and of calls in a choice, that are checked; more are a violation.
+/// Maximum number of choices, and of calls per choice. More are a violation.
 const MAX_CHOICES: usize = 16;
 const MAX_CALLS: usize = 256;
 
@@ -48,9 +48,9 @@ struct Delta<'a> {
     reasoning: Field<'a>,
     refusal: Field<'a>,
     tool_calls: Option<SmallList<CallDelta<'a>>>,
-    /// toolwire's extension: calls that have already run, with their results.
+    /// toolwire's extension for calls that have already run, with their results.
     tool_results: Option<SmallList<Answered<'a>>>,
-    /// The form used before November 2023.
+    /// The format used before November 2023.
     #[serde(rename = "function_call")]
     legacy: Option<Legacy<'a>>,
 }
@@ -104,7 +104,7 @@ enum Finish {
     Stop,
     Calls,
     LegacyCall,
-    /// `length` or `content_filter`, with which calls may be truncated.
+    /// `length` or `content_filter`, which allow truncated calls.
     Cut,
     Unknown,
 }
@@ -202,7 +202,7 @@ impl Chat {
         }
     }
 
-    /// Checks the state at `[DONE]` for missing parts.
+    /// Checks at `[DONE]` that nothing is missing.
     fn close(&mut self, notes: &mut Notes<'_>) {
         if self.failed {
             return;
@@ -263,7 +263,7 @@ impl Progress {
         let known = self.calls.len();
         let index = delta.index.number().and_then(|index| usize::try_from(index).ok());
         notes.holds(index.is_some(), "a tool-call delta has no index");
-        // Without an index, tolerant clients take a new id for a new call.
+        // If there is no index, tolerant clients start a new call when the id changes.
         let index = index.unwrap_or(if delta.begins() { known } else { known.saturating_sub(1) });
         if index < known {
             if let Some(call) = self.calls.get_mut(index) {
@@ -319,7 +319,7 @@ impl Progress {
     }
 }
 
-/// A text member of a delta, if present.
+/// Records the text in a member of a delta, if present.
 fn token(kind: TokenKind, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
     if !field.has_value() {
         return;

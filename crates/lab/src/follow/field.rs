@@ -1,4 +1,4 @@
-//! Borrowed values of an event, and compact summaries of earlier ones.
+//! Borrowed values of an event, and compact summaries of earlier values.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use toolwire_pipeline::wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper};
 
-/// The raw value of a member; [`Default`] if the member is absent.
+/// The raw value of a member, or the default if the member is absent.
 ///
-/// Values are decoded only on demand, and a value of the wrong kind is reported where its rule is checked, so
-/// that the rest of the event is still read.
+/// Values are decoded on demand. A value of the wrong type is reported where its rule is checked, and does not prevent
+/// reading the other members.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Field<'a>(Option<&'a str>);
 
@@ -37,12 +37,12 @@ impl<'a> Field<'a> {
         self.0.is_some_and(|raw| raw != "null")
     }
 
-    /// The raw text between the quotes of a string.
+    /// Returns the text between the quotes of a string, without decoding it.
     pub(super) fn text(self) -> Option<&'a str> {
         self.0?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// The raw text between the quotes of a string that is not empty.
+    /// Like [`Field::text`], but returns `None` for an empty string.
     pub(super) fn word(self) -> Option<&'a str> {
         self.text().filter(|text| !text.is_empty())
     }
@@ -71,19 +71,19 @@ impl<'a> Field<'a> {
         self.0.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default()
     }
 
-    /// The text of a string, for messages.
+    /// Returns the decoded string, for messages.
     pub(super) fn told(self) -> String {
         let mut scratch = String::new();
         decoded(self.text().unwrap_or_default(), &mut scratch).to_owned()
     }
 }
 
-/// The decoded body of a string; borrowed if there is nothing to decode.
+/// Decodes the body of a string. Borrows it if there is nothing to decode.
 pub(super) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
     Unescaper::new().decode(body, scratch)
 }
 
-/// An array that rarely has more than one element. The first one needs no allocation.
+/// An array that rarely has more than one element. The first element needs no allocation.
 #[derive(Debug)]
 pub(super) struct SmallList<T> {
     first: Option<T>,
@@ -124,8 +124,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for SmallList<T> {
     }
 }
 
-/// A text that arrives in pieces, reduced to its length and a hash (FNV-1a) for comparing it with the
-/// complete text. So memory does not grow with the length of texts.
+/// The length and FNV-1a hash of a text that arrives in pieces, for comparison with the complete text. Uses constant
+/// memory.
 #[derive(Debug, Clone)]
 pub(super) struct Sum {
     length: usize,
@@ -140,7 +140,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// Adds the next piece, given as raw JSON, and returns its decoded text.
+    /// Adds a piece, the undecoded body of a JSON string, and returns the decoded text.
     pub(super) fn push<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let text = self.unescaper.decode(body, scratch);
         self.length += text.len();
@@ -150,7 +150,7 @@ impl Sum {
         text
     }
 
-    /// Whether the pieces add up to `body`, given as raw JSON.
+    /// Whether the pieces add up to `body`, the undecoded body of a JSON string.
     pub(super) fn is(&self, body: &str, scratch: &mut String) -> bool {
         let mut whole = Self::default();
         whole.push(body, scratch);
@@ -162,7 +162,7 @@ impl Sum {
     }
 }
 
-/// A JSON text that arrives in pieces, checked without being stored.
+/// Validates JSON that arrives in pieces, without storing it.
 #[derive(Debug, Clone)]
 pub(super) struct Document {
     scanner: Scanner,

@@ -10,7 +10,7 @@ use super::{
     sample::TokenKind,
 };
 
-/// Maximum number of blocks that are checked; more are a violation.
+/// Maximum number of blocks. More are a violation.
 const MAX_BLOCKS: usize = 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,8 +80,7 @@ pub(super) struct Messages {
     blocks: Vec<Block>,
     /// Number of open blocks.
     open: usize,
-    /// The event at which a tool's input was found not to be JSON. The stop reason decides whether that
-    /// is allowed.
+    /// The number of the event that revealed invalid JSON in a tool's input. The stop reason decides whether it is allowed.
     cut: Option<u64>,
     stop: Option<Stop>,
     ended: bool,
@@ -101,7 +100,7 @@ enum Kind {
     Text,
     Thinking,
     Tool,
-    /// Server tools, their results, and kinds that the API may add.
+    /// Server tools, their results, and kinds that the API may add later.
     Other,
 }
 
@@ -109,7 +108,7 @@ enum Kind {
 enum Stop {
     Turn,
     Tools,
-    /// A stop reason that may end the stream inside or after a call.
+    /// A stop reason that allows truncated calls.
     Cut,
 }
 

@@ -1,17 +1,17 @@
-//! [`Follower`]: reads a stream as strictly as its strictest clients, and records what it contains.
+//! [`Follower`]: reads a stream as strictly as the strictest clients, and records its content.
 //!
 //! ```text
 //! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
-//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken literally:
-//! violating any of them breaks some client, although most clients tolerate most violations. Only the stream is
-//! checked, not whether it fits the request. A violation is a sentence, followed by its first location in brackets;
-//! [`rule`] returns the sentence alone.
+//! The rules are those of docs/protocols/chat.md#stream and its counterparts for other dialects. Violating any of them
+//! breaks some client, although most clients tolerate most violations. The follower does not check whether the stream fits
+//! the request. A violation is a sentence, followed by its first location in parentheses; [`rule`] returns only the
+//! sentence.
 //!
-//! `bench`, `conform` and fixtures share this code. It is on the measuring path of `bench`, so an event is read once,
-//! into values that borrow from the receive buffer. Only values that are compared with later events are kept: ids, and
-//! hashes of texts that are repeated.
+//! `bench`, `conform` and fixtures share this code. In `bench`, it runs while times are measured, so it parses each event
+//! once, into values that borrow from the receive buffer. It stores only what it compares with later events: ids, and
+//! hashes of repeated texts.
 
 mod calls;
 mod chat;
@@ -37,11 +37,11 @@ use toolwire_pipeline::{
     wire::sse::{Frame, Frames, Message},
 };
 
-/// Maximum size of an event in bytes; a stream with a larger one is broken. The last event of Responses contains the
-/// complete response.
+/// Maximum size of an event, in bytes; a stream with a larger one counts as broken. The limit is high because the last
+/// event of Responses contains the complete response.
 const MAX_FRAME: usize = 16 << 20;
 
-/// The event that ends a chat stream; clients of the other dialects tolerate it.
+/// The data of the event that ends a chat stream. Clients of the other dialects tolerate it.
 const DONE: &str = "[DONE]";
 
 /// U+FEFF in UTF-8.
@@ -60,7 +60,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The path of requests, after the base URL (`…/v1`).
+    /// Returns the path of requests, relative to the base URL (`…/v1`).
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Chat => "/chat/completions",
@@ -69,7 +69,7 @@ impl Dialect {
         }
     }
 
-    /// The dialect's name on the command line.
+    /// Returns the dialect's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -89,12 +89,12 @@ impl From<ClientDialect> for Dialect {
     }
 }
 
-/// The sentence of a violation without its location, which is the same in every stream.
+/// Returns the sentence of a violation, without the location.
 pub(crate) fn rule(violation: &str) -> &str {
     violation.split_once(" (").map_or(violation, |(rule, _)| rule)
 }
 
-/// Follows one stream. It does no I/O: it is given bytes and the time at which they were read.
+/// Follows one stream. Does no I/O: the caller passes the bytes and the time at which they were read.
 #[derive(Debug)]
 pub(crate) struct Follower {
     frames: Frames,
@@ -102,9 +102,9 @@ pub(crate) struct Follower {
     finders: Finders,
     /// Number of events so far.
     events: u64,
-    /// Number of bytes of a byte order mark seen at the start; the full length of one once the check is done.
+    /// Number of bytes of [`BOM`] matched at the start of the stream, or its length once the check is done.
     bom: usize,
-    /// Whether the chat stream is still searched for lines that end with CR, which is not allowed.
+    /// Whether to search the stream for lines that end with CR, which is not allowed in chat streams.
     seeks_cr: bool,
 }
 
@@ -154,7 +154,7 @@ impl Follower {
         }
     }
 
-    /// Handles the proper end of a body. A stream without its end mark is broken.
+    /// Handles the proper end of a body. Without its final event, the stream counts as broken.
     pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
         let Self { frames, reader, finders, events, .. } = self;
         frames.finish(|frame| {
@@ -170,7 +170,7 @@ impl Follower {
         self.notes(at, sample).end(Outcome::Broken(missing.to_owned()));
     }
 
-    /// Handles the end of a body that was interrupted or abandoned; `why` is the reason. After the stream's end mark,
+    /// Handles the end of a body that was interrupted or abandoned for the reason `why`. After the stream's final event,
     /// this is only a violation.
     pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
         let mut notes = self.notes(at, sample);
@@ -199,7 +199,7 @@ impl Follower {
         {
             self.seeks_cr = false;
             let at = sample.bytes + at as u64;
-            // Inserted before the violations of events, since the order must not depend on splits.
+            // Inserted before the violations found in events, so that the order does not depend on splits.
             sample.violations.insert(0, format!("a line ends with CR (byte {at})"));
         }
     }
@@ -223,7 +223,7 @@ impl Reader {
         }
     }
 
-    /// Describes the end mark that an unfinished stream lacks.
+    /// Names the final event that an unfinished stream lacks.
     fn missing_end(&self) -> &'static str {
         match self {
             Self::Chat(_) => "the stream ends without [DONE]",
@@ -233,7 +233,7 @@ impl Reader {
     }
 }
 
-/// Reads the JSON of an event; records a violation if it cannot be read.
+/// Parses the JSON of an event. Records a violation if it is invalid.
 fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) -> Option<T> {
     match serde_json::from_str(data) {
         Ok(event) => Some(event),
@@ -246,7 +246,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) ->
     }
 }
 
-/// Ends the stream as failed, with the message of an error event.
+/// Records that the stream failed with the message of an error event.
 fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]

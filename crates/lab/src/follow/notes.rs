@@ -3,7 +3,7 @@
 use super::sample::{Outcome, Sample, Token, TokenKind};
 use crate::fixture::postmark::Finder;
 
-/// Finds a stream's postmarks, however the stream is split. Each kind of delta is searched separately.
+/// Finds a stream's postmarks, with a separate search for each kind of delta.
 #[derive(Debug, Default)]
 pub(super) struct Finders {
     text: Finder,
@@ -29,7 +29,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Records a violation of `rule`, with the value that violates it.
+    /// Records a violation of `rule` by the value `what`.
     pub(super) fn breaks_by(&mut self, rule: &str, what: &str) {
         if self.is_new(rule) {
             let what: String = what.chars().take(80).collect();
@@ -48,8 +48,8 @@ impl Notes<'_> {
         !self.sample.violations.iter().any(|told| super::rule(told) == rule)
     }
 
-    /// Records a delta with the decoded `text`: one token for each postmark in it, one token if it has no
-    /// postmarks, and none if it is empty.
+    /// Records a delta with the decoded `text`: one token for each postmark in it, or one token if there are no postmarks, or
+    /// none if the text is empty.
     pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
         if text.is_empty() {
             return;
@@ -81,7 +81,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Records the end mark of the stream.
+    /// Records the final event of the stream.
     pub(super) fn ends(&mut self) {
         self.end(Outcome::Done);
     }
@@ -91,7 +91,7 @@ impl Notes<'_> {
         self.end(Outcome::Failed(message));
     }
 
-    /// Records the outcome, unless one is recorded already.
+    /// Records the outcome, unless there is one already.
     pub(super) fn end(&mut self, outcome: Outcome) {
         if self.sample.outcome == Outcome::Open {
             self.sample.outcome = outcome;

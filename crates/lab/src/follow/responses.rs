@@ -13,10 +13,10 @@ use super::{
     sample::TokenKind,
 };
 
-/// Maximum number of items that are checked; more are a violation.
+/// Maximum number of items. More are a violation.
 const MAX_ITEMS: usize = 1024;
 
-/// Events whose item is the only part that is checked: those of server tools, audio and citations.
+/// Events of server tools, audio and citations. Only the item of such an event is checked.
 const OTHER_EVENTS: [&str; 28] = [
     "response.output_text.annotation.added",
     "response.web_search_call.in_progress",
@@ -121,15 +121,15 @@ struct Refusal<'a> {
 /// The state of a Responses stream.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
-    /// The number that the next event must have.
+    /// The expected `sequence_number` of the next event.
     next: u64,
     /// The response's id.
     id: Option<String>,
     /// Whether `response.in_progress` has arrived.
     in_progress: bool,
     items: Vec<Item>,
-    /// The event at which a call's arguments were found not to be JSON. The end of the response decides
-    /// whether that is allowed.
+    /// The number of the event that revealed invalid JSON in a call's arguments. The end of the response decides whether it
+    /// is allowed.
     cut: Option<u64>,
     ended: bool,
     /// Whether an `error` event has just ended the stream.
@@ -152,7 +152,7 @@ impl Responses {
         }
         let Some(event) = parse::<Event<'_>>(data, notes) else { return };
         let kind = event.kind.text().unwrap_or_default();
-        // After an `error`, clients that do not raise an exception read the end of the response.
+        // `response.failed` may follow an `error`: some clients do not raise an exception, and read on.
         let ends_error = std::mem::take(&mut self.has_error) && kind == "response.failed";
         notes.holds(!self.ended || ends_error, "an event follows the end of the stream");
         if kind.is_empty() && event.error.has_value() {

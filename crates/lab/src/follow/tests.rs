@@ -1,4 +1,4 @@
-//! Canonical streams violate no rule, and each kind of violation is reported as such in every split.
+//! Tests that canonical streams violate no rule, and that violations are reported, however the stream is split.
 
 use proptest::prelude::*;
 
@@ -77,8 +77,8 @@ fn times_are_those_of_the_bytes_read() {
     }
 }
 
-/// Checks the table `variants`: each row is a change to the canonical stream, with the rules that the change
-/// violates. `⏎` stands for LF, `␍` for CR.
+/// Checks the table `variants`. Each entry is a change to the canonical stream, with the rules that it violates. `⏎`
+/// stands for LF and `␍` for CR.
 fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
@@ -218,7 +218,7 @@ fn later_tokens_do_not_allocate() {
         let deltas = || (0..100).for_each(|_| follower.push(rest[0].as_bytes(), 2, &mut sample));
         let info = allocation_counter::measure(deltas);
         assert_eq!(sample.tokens.len(), count + 100, "{dialect:?}: {}", rest[0]);
-        // Only the first delta allocates. A rule that several deltas violate is reported once.
+        // Only the first delta allocates, and a rule that several deltas violate is reported once.
         assert!(info.count_total < 10, "{dialect:?}: {} allocations", info.count_total);
     }
 }

@@ -1,4 +1,4 @@
-//! The dialects whose responses consist of items or blocks that begin and end: OpenAI Responses
+//! The dialects whose responses consist of items or blocks with start and end events: OpenAI Responses
 //! (docs/protocols/responses.md) and Anthropic Messages (docs/protocols/messages.md#events).
 
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl FrameWriter {
         self.event("message_stop", json!({}), Content::New);
     }
 
-    /// Writes a piece of the current item, after beginning one if the current item is of another kind.
+    /// Writes a piece of the current item. If that item is of another kind, starts a new one first.
     pub(super) fn block_delta(&mut self, kind: Kind, piece: &str) {
         if self.open.as_ref().is_none_or(|item| item.kind != kind) {
             self.close();
@@ -77,7 +77,7 @@ impl FrameWriter {
         self.item_event(event, with(place, delta), Content::New);
     }
 
-    /// Begins an item. Dialects without items only remember it.
+    /// Begins an item. In dialects without items, only stores it.
     pub(super) fn open_item(&mut self, item: Item) {
         match self.api {
             Api::Messages => {
@@ -158,7 +158,6 @@ impl FrameWriter {
     }
 }
 
-/// The id of an item of Responses.
 fn item_id(item: &Item, identity: &Identity) -> String {
     match item.kind {
         Kind::Text => format!("msg_{}", identity.name),
@@ -167,7 +166,7 @@ fn item_id(item: &Item, identity: &Identity) -> String {
     }
 }
 
-/// The members that say to which part of an item of Responses an event belongs.
+/// Returns the members of an event of Responses that identify the part of the item.
 fn place(item: &Item, identity: &Identity) -> Value {
     let id = item_id(item, identity);
     match item.kind {
@@ -177,7 +176,7 @@ fn place(item: &Item, identity: &Identity) -> Value {
     }
 }
 
-/// The part of an item of Responses with the content so far, and the name of its events. Calls have no parts.
+/// Returns the event name and the content so far of the part in an item of Responses. Calls have no parts.
 fn part(item: &Item) -> Option<(&'static str, Value)> {
     let text = &item.content;
     match item.kind {
@@ -190,7 +189,7 @@ fn part(item: &Item) -> Option<(&'static str, Value)> {
     }
 }
 
-/// An item of Responses. Its parts are listed only at its end.
+/// Returns an item of Responses. It lists its parts only once it is complete.
 fn whole(item: &Item, identity: &Identity, status: &str) -> Value {
     let id = item_id(item, identity);
     let part = part(item).filter(|_| status == "completed").map(|(_, part)| part);

@@ -12,7 +12,7 @@ pub(crate) use self::writer::{Content, FrameWriter, Identity, Usage};
 use crate::Invalid;
 use toolwire_pipeline::wire::suggest::suggest;
 
-/// The message of every error that a mock reports on purpose.
+/// The message of every simulated error.
 pub(crate) const ERROR: &str = "the conformance mock fails on purpose";
 
 /// A dialect of upstreams.
@@ -48,7 +48,7 @@ impl Api {
         Self::Completions,
     ];
 
-    /// The dialect's name, as on the command line and in configurations.
+    /// Returns the dialect's name on the command line and in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -62,7 +62,10 @@ impl Api {
         }
     }
 
-    /// Returns the dialect `among` these with this name, or a hint about their names.
+    /// Returns the dialect in `among` with this name.
+    ///
+    /// # Errors
+    /// No dialect has this name. The error is a hint about the known names.
     pub(crate) fn named(name: &str, among: &[Self]) -> Result<Self, String> {
         let found = among.iter().find(|api| api.name() == name).copied();
         found.ok_or_else(|| suggest(name, &among.iter().map(|api| api.name()).collect::<Vec<_>>(), None))
@@ -70,7 +73,7 @@ impl Api {
 
     /// The dialect for a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
-        // A longer path comes before paths that are its suffixes.
+        // A path must precede any path that is a suffix of it.
         let ends = [
             ("/ai/v1/chat/completions", Self::Lumo),
             ("/ai/v1/chat", Self::LumoV1),
@@ -86,7 +89,7 @@ impl Api {
         ends.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, api)| api)
     }
 
-    /// The base path, below the mock's address, to which the API's clients append their own paths.
+    /// Returns the path of the base URL to configure for the mock.
     pub(crate) fn base(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Messages | Self::Completions => "/v1",
@@ -96,7 +99,7 @@ impl Api {
         }
     }
 
-    /// Whether the dialect supports native calls, any number of them. (Lumo runs its native calls itself.)
+    /// Whether the dialect supports native calls that the client runs. (Lumo runs its native calls itself.)
     pub(crate) fn has_calls(self) -> bool {
         !matches!(self, Self::Completions | Self::Lumo | Self::LumoV1)
     }
@@ -111,7 +114,7 @@ impl Api {
         self != Self::Ollama
     }
 
-    /// Whether the dialect carries arguments as JSON values, so that only their meaning must arrive.
+    /// Whether the dialect carries arguments as JSON values, so that their exact text is not preserved.
     pub(crate) fn has_parsed_arguments(self) -> bool {
         matches!(self, Self::Gemini | Self::Ollama)
     }
@@ -157,7 +160,7 @@ impl Api {
         }
     }
 
-    /// Writes a value as a frame: a line, or an event with or without an `event:` line for its type.
+    /// Writes a value as a frame: a line of JSON, or an event, with an `event:` line in some dialects.
     fn frame(self, value: &Value) -> Vec<u8> {
         let frame = match self {
             Self::Ollama => format!("{value}\n"),

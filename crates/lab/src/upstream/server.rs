@@ -21,8 +21,8 @@ use tokio::{
     time::sleep,
 };
 
-/// Serves connections of `listener` until the future is dropped; open streams are dropped with it. `answer` gets each
-/// request, and whether its connection is to a loopback address.
+/// Serves connections of `listener` until the future is dropped, which also ends open streams. Calls `answer` with each
+/// request, and with whether its connection is to a loopback address.
 pub(crate) async fn serve<A, F, B>(listener: TcpListener, builder: auto::Builder<TokioExecutor>, answer: A)
 where
     A: Fn(Request<Incoming>, bool) -> F + Clone + Send + 'static,
@@ -35,7 +35,7 @@ where
             Ok((socket, _)) => {
                 connections.spawn(connection(socket, builder.clone(), answer.clone()));
             }
-            // Most likely too many open files, which is temporary.
+            // Most likely there are too many open files, which is temporary.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
                 sleep(Duration::from_millis(10)).await;
@@ -51,18 +51,19 @@ where
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
-    // Without this, Nagle's algorithm would join and delay small pieces.
+    // Prevents Nagle's algorithm from joining and delaying small pieces.
     let _ = socket.set_nodelay(true);
     let is_loopback = socket.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let service = service_fn(move |request| {
         let answer = answer(request, is_loopback);
         async move { Ok::<_, Infallible>(answer.await) }
     });
-    // A client's disconnect is not reported.
+    // Errors are ignored: clients may disconnect at any time.
     let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
-/// A response with this status and these headers, as far as they are valid, and otherwise those of an event stream.
+/// Creates a response with this status and these headers. Invalid or missing ones are replaced by those of an event
+/// stream.
 pub(crate) fn stream<'h, B>(
     status: u16,
     headers: impl IntoIterator<Item = (&'h str, &'h str)>,
@@ -81,7 +82,7 @@ pub(crate) fn stream<'h, B>(
     response
 }
 
-/// A complete response of JSON.
+/// Creates a JSON response.
 pub(crate) fn json(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(body.to_string()));
     *response.status_mut() = status;

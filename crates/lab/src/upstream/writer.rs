@@ -1,14 +1,14 @@
-//! [`FrameWriter`]: writes the pieces of a response as frames of an upstream's dialect.
+//! [`FrameWriter`]: writes a response as frames of an upstream's dialect.
 
 use serde_json::{Value, json};
 
 use super::Api;
 use toolwire_pipeline::event::Finish;
 
-/// What a mock's responses say about themselves.
+/// The metadata of a mock's responses.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// The end of all ids except those of calls.
+    /// The suffix of all ids except those of calls.
     pub(crate) name: &'static str,
     pub(crate) model: &'static str,
     /// Creation time, in seconds of Unix time.
@@ -30,7 +30,7 @@ pub(crate) struct Frame {
     pub(crate) content: Content,
 }
 
-/// How a frame's content relates to that of earlier frames.
+/// How a frame's content relates to the content of earlier frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// New, if it has any.
@@ -48,13 +48,13 @@ pub(crate) enum Content {
 pub(crate) struct FrameWriter {
     pub(super) api: Api,
     pub(super) identity: &'static Identity,
-    /// The frames that have been written and not taken.
+    /// The written frames that have not been taken yet.
     pub(crate) frames: Vec<Frame>,
     /// Lumo's `count`, or the `sequence_number` of Responses.
     pub(super) count: u64,
     /// Number of native calls so far.
     calls: u64,
-    /// The completed items (Responses) or blocks (Messages).
+    /// The complete items (Responses) or blocks (Messages).
     pub(super) items: Vec<Value>,
     pub(super) open: Option<Item>,
 }
@@ -146,7 +146,7 @@ impl FrameWriter {
         }
     }
 
-    /// Writes a piece of the arguments of the call that began last.
+    /// Writes a piece of the current call's arguments.
     pub(crate) fn arguments(&mut self, piece: &str) {
         match self.api {
             Api::Chat | Api::Lumo => {
@@ -163,7 +163,7 @@ impl FrameWriter {
     /// Ends the current item.
     pub(crate) fn close(&mut self) {
         let Some(item) = self.open.take() else { return };
-        // A JSON value keeps the digits of numbers.
+        // `Value` preserves the digits of numbers.
         let arguments = || serde_json::from_str::<Value>(&item.content).unwrap_or_default();
         match self.api {
             Api::Gemini => self.part(json!({"functionCall": {"name": item.name, "args": arguments()}})),
@@ -175,7 +175,7 @@ impl FrameWriter {
         }
     }
 
-    /// Writes the frames after the content. Dialects of Chat Completions' form contain the token counts only if
+    /// Writes the frames after the content. Dialects similar to Chat Completions report the token counts only if
     /// `is_counted`.
     pub(crate) fn end(&mut self, finish: Finish, usage: Usage, is_counted: bool) {
         self.close();
@@ -231,7 +231,7 @@ impl FrameWriter {
 
     fn delta(&mut self, delta: Value) {
         let choice = match self.api {
-            // Lumo leaves out members that are null.
+            // Lumo omits members that are null.
             Api::Lumo => json!({"index": 0, "delta": delta}),
             _ => json!({"index": 0, "delta": delta, "finish_reason": null}),
         };
@@ -243,7 +243,7 @@ impl FrameWriter {
         self.put(&self.chunk(json!([choice])));
     }
 
-    /// A chunk in the form of Chat Completions.
+    /// Returns a chunk in the format of Chat Completions.
     fn chunk(&self, choices: Value) -> Value {
         let Identity { name, model, created } = self.identity;
         let (id, object) = match self.api {

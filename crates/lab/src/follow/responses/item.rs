@@ -11,7 +11,7 @@ use super::{
     Event,
 };
 
-/// Maximum number of parts of an item that are checked; more are a violation.
+/// Maximum number of parts of an item. More are a violation.
 const MAX_PARTS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,7 +55,7 @@ pub(super) struct Item {
     pub(super) open: bool,
     kind: Kind,
     name: String,
-    /// For a call: its arguments, and whether their `done` event has arrived.
+    /// A call's arguments.
     arguments: Sum,
     document: Document,
     whole: bool,
@@ -69,7 +69,7 @@ enum Kind {
     Reasoning,
     Function,
     Custom,
-    /// Server tools, and kinds that the API may add.
+    /// Server tools, and kinds that the API may add later.
     Other,
 }
 
@@ -92,7 +92,7 @@ struct Progress {
     /// Whether the `done` event of the part's text has arrived.
     whole: bool,
     open: bool,
-    /// Whether the part began with its own event.
+    /// Whether the part started with an event of its own.
     added: bool,
 }
 
@@ -102,7 +102,7 @@ impl Progress {
     }
 }
 
-/// The location of a text in an item.
+/// Where in an item a text belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     /// A part of a message.
