@@ -31,16 +31,16 @@ use toolwire_pipeline::{
 /// The state of an exchange. Dropping it ends the exchange.
 pub(super) struct ExchangeState {
     pub(super) asked: AskedModel,
-    /// Bytes that are written, but not yet taken by the client's connection.
+    /// Bytes to send that the client's connection has not taken yet.
     pub(super) out: BytesMut,
     /// Bytes of keep-alives in `out`, while nothing else in it may be sent.
     pub(super) comments: usize,
     pub(super) stream: bool,
     /// Number of reads, and of slices of read data, since the deadlines were last checked.
     pub(super) reads: usize,
-    /// Number of bytes processed since other tasks last had the thread.
+    /// Number of bytes processed since the task last yielded.
     pub(super) worked: usize,
-    /// Whether the last read contained only comments or white space.
+    /// Whether the last read contained only comments or whitespace.
     pub(super) is_filler: bool,
     /// The slot at the upstream, held until the client has read everything.
     pub(super) permit: Option<Permit>,
@@ -49,7 +49,7 @@ pub(super) struct ExchangeState {
     /// The memory of the request's body. Released when the upstream answers, since it has received the request by
     /// then.
     memory: Option<Reservation>,
-    /// Whether the connection was closed because the client accepted nothing.
+    /// Whether the connection was closed because the client did not read.
     pub(super) is_stalled: bool,
     /// Whether hosted tools have run.
     pub(super) has_run_tools: bool,
@@ -57,7 +57,6 @@ pub(super) struct ExchangeState {
 }
 
 impl ExchangeState {
-    /// Creates the state of an exchange that has just begun.
     pub(super) fn new(parts: Parts, access: Access) -> Self {
         let Parts { stream, allowance, memory, exchange, attempts } = parts;
         let StartedExchange { asked, observers } = exchange;
@@ -80,18 +79,18 @@ impl ExchangeState {
         state
     }
 
-    /// Whether more is expected from the upstream.
+    /// Whether more data is expected from the upstream.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.asked.stage, Stage::AwaitingBodyEnd(_) | Stage::Over)
     }
 
-    /// Whether all data of the upstream's body that has arrived so far has been read.
+    /// Whether everything that has arrived of the upstream's body has been read.
     pub(super) fn is_drained(&self) -> bool {
         !self.asked.pipeline.is_behind()
             && matches!(&self.asked.stage, Stage::Streaming(body) | Stage::Ending(body) if body.is_drained())
     }
 
-    /// Whether status 200 is certain.
+    /// Whether the response is certain to have status 200.
     pub(super) fn is_certain(&self) -> bool {
         if self.stream {
             self.asked.pipeline.has_content()
@@ -102,7 +101,7 @@ impl ExchangeState {
         }
     }
 
-    /// Takes the next step of the stage.
+    /// Polls the current stage.
     pub(super) fn poll_stage(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.asked.stage {
             Stage::Preparing(preparing) => {
@@ -137,7 +136,7 @@ impl ExchangeState {
             }
             Stage::Deciding(deciding) => {
                 let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
-                    // Other requests may use the slot meanwhile, and so may the decision itself.
+                    // Frees the slot for other requests, including those of the decision itself.
                     self.permit = None;
                     return Poll::Pending;
                 };
@@ -220,7 +219,7 @@ impl ExchangeState {
         }
     }
 
-    /// Handles a part of the body that went through the pipeline, or the end of the body.
+    /// Handles a part of the body that has passed through the pipeline, or the end of the body.
     fn read(&mut self, read: Result<BodyRead, BodyError>) {
         self.reads += 1;
         let state = match read {
@@ -233,7 +232,7 @@ impl ExchangeState {
                 self.asked.pipeline.state()
             }
             Err(error) if self.asked.pipeline.state() == State::Open => return self.fail(error.into()),
-            // The response was already complete.
+            // An error after the end of the response does not matter.
             Err(_) => self.asked.pipeline.state(),
         };
         self.apply_state(state);
@@ -280,7 +279,7 @@ impl ExchangeState {
         };
     }
 
-    /// Continues after content that followed a finish reason, which therefore was not the end.
+    /// Continues after content that followed a finish reason: the hop had not ended after all.
     fn go_on(&mut self) {
         if matches!(self.asked.stage, Stage::Ending(_))
             && let Stage::Ending(body) = mem::replace(&mut self.asked.stage, Stage::Over)
@@ -302,7 +301,7 @@ impl ExchangeState {
         true
     }
 
-    /// Drops this hop's response, and decides how to continue.
+    /// Drops this hop's response and starts deciding how to continue.
     fn hop_ended(&mut self) {
         self.observers.hop_ended(&self.asked.pipeline);
         self.has_content();
@@ -329,7 +328,7 @@ impl ExchangeState {
         }
     }
 
-    /// Asks another model if possible; otherwise fails the response.
+    /// Asks another model if possible, and otherwise fails the response.
     pub(super) fn fail(&mut self, failure: Failure) {
         if !self.ask_another(&failure) {
             self.fail_for_good(failure);
@@ -342,8 +341,8 @@ impl ExchangeState {
         self.asked.stage = Stage::Over;
     }
 
-    /// Must be called while the client does not read. If other requests wait for the slot at the upstream, the response
-    /// ends, since the upstream must be finished with this request before it gets another one.
+    /// Must be called while the client does not read. If other requests wait for the slot at the upstream, ends the
+    /// response, since the slot is free only after the upstream has finished this request.
     pub(super) fn poll_unread(&mut self, cx: &mut Context<'_>) {
         if !self.is_open() {
             // The upstream no longer works on the request.
@@ -370,29 +369,29 @@ impl ExchangeState {
         }
     }
 
-    /// Called when the client reads.
+    /// Must be called when the client reads.
     pub(super) fn is_read(&mut self) {
         if self.unread.is_some() {
             self.unread = None;
         }
     }
 
-    /// The time limits of the upstream that is currently asked.
+    /// Returns the timeouts of the current upstream.
     pub(super) fn timeouts(&self) -> &Timeouts {
         &self.asked.client.upstream().timeouts
     }
 
-    /// Whether another model may still answer, because the client has not seen any of this model's response.
+    /// Whether another model may still answer because the client has received nothing of this model's response.
     pub(super) fn can_fail_over(&self) -> bool {
         self.observers.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
     }
 
-    /// Time limit for the first content of the current target's stream, if another target may answer instead.
+    /// Returns the time limit for the first content of the current target, if another target may answer instead.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.observers.attempts.as_ref().filter(|_| self.stream)?.patience()
     }
 
-    /// Asks another target, if there is one, because the time limit for the first content has passed.
+    /// Asks another target, if there is one, because the first content did not arrive in time.
     pub(super) fn first_content_expired(&mut self) {
         let is_asked = matches!(self.asked.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_));
         if let Some(limit) = self.patience().filter(|_| is_asked) {
@@ -401,7 +400,7 @@ impl ExchangeState {
         }
     }
 
-    /// Records that the target has written something, even if only toolwire sees it.
+    /// Records that the target has written content, even if the client has not received it.
     fn has_content(&mut self) {
         if let Some(attempts) = &mut self.observers.attempts {
             attempts.has_content();
@@ -416,15 +415,15 @@ impl ExchangeState {
         }
     }
 
-    /// Releases the memory of the request's body, unless the body may be sent to another model.
+    /// Releases the memory of the request's body, unless the body may still be sent to another model.
     fn release(&mut self) {
         if !self.can_fail_over() {
             self.memory = None;
         }
     }
 
-    /// Fails the response because the upstream has been silent for `limit`. If its connection is shared, no other
-    /// request will be sent on it.
+    /// Fails the response because the upstream has been silent for `limit`. If its connection is shared, it is not used for
+    /// further requests.
     pub(super) fn fail_silent(&mut self, what: &str, limit: Duration) {
         if let Stage::Streaming(body) | Stage::Ending(body) = &self.asked.stage {
             body.retire();
@@ -433,8 +432,8 @@ impl ExchangeState {
     }
 }
 
-/// Whether `data` contains only comments of an event stream and white space. A piece that begins inside a line counts
-/// as content.
+/// Whether `data` contains only comments of an event stream and whitespace. Data that starts within a line counts as
+/// content.
 fn says_nothing(data: &[u8]) -> bool {
     matches!(data.first(), None | Some(b':' | b'\n' | b'\r' | b' '))
         && data

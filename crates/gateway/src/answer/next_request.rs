@@ -1,4 +1,4 @@
-//! Other requests of the same exchange: for another hop, instead of a refused request, or to another model.
+//! Further requests of an exchange: for another hop, in place of a refused request, or to another model.
 
 use super::super::{
     hops::{Continuation, NextHop},
@@ -36,7 +36,7 @@ impl ExchangeState {
         }
     }
 
-    /// Drops the decider, which may own the client's request: no further decisions are needed.
+    /// Drops the decider once no more decisions are needed, since it may own the client's request.
     pub(super) fn drop_hops(&mut self) {
         let hops = self.asked.hops.take();
         if large::is_large(self.asked.size) {
@@ -44,7 +44,7 @@ impl ExchangeState {
         }
     }
 
-    /// Builds another request, on another thread if it is large.
+    /// Builds a further request, on another thread if it is large.
     pub(super) fn make(&mut self, why: Cause) {
         let Some(mut hops) = self.asked.hops.take() else {
             return self.fail(Failure::new(Kind::Internal, "nothing makes the request of another hop"));
@@ -95,7 +95,7 @@ impl ExchangeState {
         }
     }
 
-    /// Sends another request instead of the one that the upstream has refused, in the same slot.
+    /// Sends another request in place of the refused one, in the same slot.
     fn ask_otherwise(&mut self, request: UpstreamRequest, refusal: Kind, permit: Option<Permit>) {
         self.asked.pipeline.expect_prefill(request.prefill.clone());
         self.asked.pipeline.expect_key(request.key.clone());

@@ -1,5 +1,5 @@
-//! [`Observers`]: everything that records an exchange without steering it. There is one call for each moment, so no
-//! observer can be forgotten. An absent observer costs the check that it is absent.
+//! [`Observers`]: everything that records an exchange without influencing it. One method per occurrence notifies all
+//! observers, so that none can be forgotten.
 
 use std::{
     sync::Arc,
@@ -35,23 +35,23 @@ use toolwire_pipeline::{
 
 /// The observers of one model's response.
 pub(crate) struct ModelObservers {
-    /// The time at which the model was asked.
+    /// When the model was asked.
     pub(crate) begun: Instant,
-    /// The request to the upstream with which the response begins, if there is one.
+    /// The first request to the upstream, if there is one.
     pub(crate) attempt: Option<Attempt>,
     pub(crate) watches: Vec<Box<dyn Watch>>,
-    /// Publishes what happens, if there may be subscribers.
+    /// Publishes events of the exchange, if there may be subscribers.
     pub(crate) report: Option<ExchangeReport>,
-    /// Learns from the response what the model supports, if any request depends on that.
+    /// Learns from the response what the model supports, if requests depend on it.
     pub(crate) learner: Option<Observer>,
     /// Stores the response, if it must be stored.
     pub(crate) store: Option<ResponseKeeper>,
-    /// Keeps the state that the upstream needs back.
+    /// Stores the state that the upstream needs in later requests.
     pub(crate) keeper: Option<Keeper>,
 }
 
 impl ModelObservers {
-    /// No observers of a response that begins now.
+    /// Creates observers that record nothing, for a response that begins now.
     pub(crate) fn none() -> Self {
         Self {
             begun: Instant::now(),
@@ -72,7 +72,7 @@ impl ModelObservers {
         }
     }
 
-    /// The response is over, or another model is asked.
+    /// Handles the end of the response, or the switch to another model.
     fn ended(&mut self, outcome: &Outcome, pipeline: &Pipeline, access: &Access) {
         let ending = match outcome {
             Outcome::Done => Ending::Done,
@@ -90,9 +90,9 @@ impl ModelObservers {
 /// The observers of an exchange.
 pub(super) struct Observers {
     model: ModelObservers,
-    /// The models that have been and may be asked, if there are several. Records which of them work.
+    /// The models that have been asked and may be asked, if there are several. Records which of them work.
     pub(super) attempts: Option<Box<Attempts<StartedExchange>>>,
-    /// The amounts of the client's limits that the response holds, if the client has a name.
+    /// The part of the client's limits reserved for the response, if the client has a name.
     pub(super) allowance: Option<Box<Allowance>>,
     pub(super) access: Access,
     /// Whether an upstream has begun a response.
@@ -102,7 +102,6 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// Creates the observers of an exchange that has just begun.
     pub(super) fn new(
         model: ModelObservers,
         attempts: Option<Box<Attempts<StartedExchange>>>,
@@ -121,7 +120,7 @@ impl Observers {
         }
     }
 
-    /// The time at which the current model was asked.
+    /// Returns when the current model was asked.
     pub(super) fn begun(&self) -> Instant {
         self.model.begun
     }
@@ -141,8 +140,8 @@ impl Observers {
         self.model.watch(|watch, after| watch.answered(head.status, &head.headers, after));
     }
 
-    /// The upstream has refused the request, with this response if there was one. `is_recovered`: whether that makes a
-    /// response for the client.
+    /// The upstream has refused the request, with this response if there was one. `is_recovered` says whether the refusal
+    /// can be turned into a response for the client.
     pub(super) fn refused(&mut self, said: Option<&(response::Parts, Bytes)>, is_recovered: bool) {
         self.is_answered |= is_recovered;
         if let Some((head, body)) = said {
@@ -158,7 +157,7 @@ impl Observers {
         self.model.watch(|watch, after| watch.piece(data, after));
     }
 
-    /// All data that has arrived at once has been read.
+    /// All data that had arrived has been read.
     pub(super) fn chunk(&mut self) {
         self.access.hop_chunk();
     }
@@ -182,7 +181,7 @@ impl Observers {
         }
     }
 
-    /// The client gets this event between two hops.
+    /// The client receives this event between two hops.
     pub(super) fn shown(&mut self, event: &Event<'_>) {
         self.model.watch(|watch, _| watch.shown(event));
     }
@@ -205,8 +204,8 @@ impl Observers {
         client
     }
 
-    /// The upstream has refused the hop's request with a failure of this kind, and gets this one instead. Returns the
-    /// trace context for the upstream.
+    /// The upstream has refused the hop's request with a failure of this kind, and receives another request instead.
+    /// Returns the trace context for it.
     pub(super) fn asked_otherwise(
         &mut self,
         request: &UpstreamRequest,
@@ -224,8 +223,8 @@ impl Observers {
         self.is_answered = false;
     }
 
-    /// The response is complete. It is stored before the client gets the end, since the client's next request may
-    /// continue it.
+    /// The response is complete. Stores it before the client receives its end, since the client's next request may continue
+    /// it.
     pub(super) fn completed(&mut self, pipeline: &mut Pipeline) {
         self.hop_ended(pipeline);
         if let (Some(store), Some(response)) = (self.model.store.take(), pipeline.take_response()) {
@@ -236,7 +235,7 @@ impl Observers {
         }
     }
 
-    /// The client's connection takes this number of bytes.
+    /// The client's connection has taken this many bytes.
     pub(super) fn wrote(&mut self, bytes: usize, has_content: bool) {
         if has_content {
             self.access.wrote_content();
@@ -244,8 +243,8 @@ impl Observers {
         self.access.wrote(bytes);
     }
 
-    /// The error is written. The model is recorded as failed before the client receives the error: if the client
-    /// repeats the request before this response is dropped, the model must already count as failed.
+    /// The error is written. Records the failure of the model before the client receives the error, since the client may
+    /// retry before this response is dropped.
     pub(super) fn failed(&mut self, failure: Option<&Failure>) {
         self.failure_written = true;
         if let (Some(attempts), Some(failure)) = (&self.attempts, failure) {

@@ -11,14 +11,14 @@ use super::{MAX_BYTES, exchange_state::ExchangeState};
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
 impl ExchangeState {
-    /// Whether the client's connection has taken everything.
+    /// Whether the client's connection has taken all bytes.
     pub(super) fn is_flushed(&self) -> bool {
         self.out.is_empty()
             && !self.asked.pipeline.has_more()
             && (self.observers.failure_written || self.asked.failure().is_none())
     }
 
-    /// Writes more of the waiting output, if the client has room for it.
+    /// Writes more of the pending output, if the client accepts it.
     pub(super) fn pour(&mut self) {
         if self.asked.pipeline.has_more() {
             self.asked.pipeline.pour(&mut self.out, MAX_BYTES);
@@ -58,8 +58,7 @@ impl ExchangeState {
         mem::take(&mut self.out)
     }
 
-    /// Writes the error, once, into a stream that is already under way, after all content that was certain before the
-    /// failure.
+    /// Writes the error into a stream that has already begun, once, after all content that was certain before the failure.
     pub(super) fn write_failure(&mut self) {
         if !self.observers.failure_written && self.asked.failure().is_some() {
             self.asked.pipeline.write_failure(&mut self.out);

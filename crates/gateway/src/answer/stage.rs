@@ -1,4 +1,4 @@
-//! The [`Stage`]s of an exchange, and the parts from which a response's body is created.
+//! The [`Stage`]s of an exchange, and the parts of a response's body.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -18,11 +18,11 @@ use toolwire_pipeline::{
     pipeline::Pipeline,
 };
 
-/// The parts of a response's body.
+/// What a response's body is created from.
 pub(crate) struct Parts {
-    /// Whether the client gets a stream.
+    /// Whether the response is a stream.
     pub(crate) stream: bool,
-    /// The amounts of the client's limits that the response holds, if the client has a name.
+    /// The part of the client's limits reserved for the response, if the client has a name.
     pub(crate) allowance: Option<Box<Allowance>>,
     /// The memory reserved for the request's body until the upstream answers.
     pub(crate) memory: Reservation,
@@ -55,7 +55,7 @@ impl AskedModel {
     /// The failure of the response, if it has failed.
     pub(super) fn failure(&self) -> Option<&Failure> {
         match self.stage {
-            // The pipeline still belongs to a model that has failed.
+            // The pipeline is still that of a previous model, which has failed.
             Stage::Preparing(_) => None,
             _ => self.pipeline.failure(),
         }
@@ -80,24 +80,23 @@ impl StartedExchange {
 
 /// The stages of an exchange with the upstream.
 pub(crate) enum Stage {
-    /// The request is being prepared, which takes other requests: images are described, or hosted tools are still
+    /// The request is being prepared with the help of other requests: images are described, or hosted tools are still
     /// running.
     Preparing(Preparing),
     /// Waiting for a slot, a connection, and the headers.
     Opening(Opening),
     /// Reading the body.
     Streaming(UpstreamBody),
-    /// Only the end of the body is missing: either the end mark came without a finish reason, and only a proper end
-    /// makes the response complete, or the finish reason came without the end mark, and only token counts can still
-    /// come.
+    /// Only the end of the body is missing. Either the end marker came without a finish reason, so that only a proper end
+    /// makes the response complete, or the finish reason came without the end marker, so that only token counts can follow.
     Ending(UpstreamBody),
-    /// A hop has ended, and the decision how to continue is pending.
+    /// A hop has ended, and it is being decided how to continue.
     Deciding(Deciding),
     /// A large request is being built for the upstream.
     Making(Making, Cause),
     /// The response is complete. Waiting for the end of the body, so that the connection can be reused.
     AwaitingBodyEnd(UpstreamBody),
-    /// Done with the upstream.
+    /// The upstream is no longer needed.
     Over,
 }
 
@@ -107,7 +106,7 @@ pub(crate) type Making = large::Apart<(Box<dyn DecideHop>, Result<Made, Failure>
 /// A request to the upstream, and a reader for its response.
 pub(crate) type Made = (UpstreamRequest, Reader);
 
-/// The reason why another request is made.
+/// Why another request is made.
 pub(crate) enum Cause {
     /// Another hop follows.
     Hop(NextHop),

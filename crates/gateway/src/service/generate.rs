@@ -63,7 +63,7 @@ struct ModelRequest {
     now: u64,
 }
 
-/// A client's request with its whole body, and the memory that is reserved for it.
+/// A client's request with its complete body, and the memory reserved for it.
 #[derive(Debug)]
 pub(super) struct ClientRequest<'r> {
     pub(super) id: ExchangeId,
@@ -158,7 +158,7 @@ impl Service {
         Ok(Parts { stream, allowance, memory, exchange, attempts })
     }
 
-    /// The models that may answer a request to the entry of this name, the first of which is asked now.
+    /// Returns the models that may answer a request for the entry with this name. The first of them is asked now.
     fn attempts(
         self: &Arc<Self>,
         asked: &ModelRequest,
@@ -178,8 +178,8 @@ impl Service {
         Box::new(Attempts::new(Arc::clone(&self.shared.failover), plan, Box::new(begin), overloaded))
     }
 
-    /// Starts the exchange with `model`. If other requests, which may take long, are needed before its upstream can be
-    /// asked, only starts these. `target`: the entry of the model, if it is not the entry of the requested model.
+    /// Starts the exchange with `model`. If other requests are needed first, which may take long, only starts those.
+    /// `target` is the entry of the model, if that is not the requested one.
     async fn start(
         self: &Arc<Self>,
         asked: &ModelRequest,
@@ -317,7 +317,7 @@ impl Service {
         self.open(ReadyExchange { model, exchange, client, caller, id, body, store, trace }).await
     }
 
-    /// The conversation with its images described by the model `describer`.
+    /// Returns the conversation with its images described by the model `describer`.
     async fn described(
         &self,
         conversation: Conversation,
@@ -365,7 +365,7 @@ impl Service {
         }
     }
 
-    /// Whether the newest message is a command, which no model answers.
+    /// Whether the newest message is a command for toolwire instead of a request for the model.
     fn is_command(&self, conversation: &Conversation) -> bool {
         let execution = self.shared.hosting.execution.as_ref();
         execution.is_some_and(|execution| Command::parts(execution, conversation).is_some())
@@ -415,7 +415,7 @@ impl Service {
         }
     }
 
-    /// The estimated tokens of a model request.
+    /// Estimates the number of tokens in a model request.
     fn tokens(
         &self,
         dialect: ClientDialect,

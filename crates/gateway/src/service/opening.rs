@@ -44,8 +44,8 @@ pub(super) struct ReadyExchange<'r> {
 }
 
 impl Service {
-    /// Time and randomness for the core, which has no access to either. The results of hosted tools are later found by
-    /// the ids of calls, so these ids must be secret.
+    /// Returns time and randomness for the core, which has no access to either. The ids of calls must be secret, because the
+    /// results of hosted tools can be looked up by them.
     pub(super) fn stamp(&self) -> Stamp {
         let seed = if self.shared.hosting.execution.is_some() { secret_seed() } else { seed() };
         Stamp { seed, created: unix_time() }
@@ -169,7 +169,7 @@ impl Service {
     }
 }
 
-/// A seed that cannot be guessed from earlier ones.
+/// Returns a seed that cannot be predicted from earlier seeds.
 fn secret_seed() -> u64 {
     let mut bytes = [0; 8];
     match SystemRandom::new().fill(&mut bytes) {

@@ -29,7 +29,7 @@ use toolwire_pipeline::{
 /// Maximum length in bytes of a request id that is accepted from a client.
 const MAX_REQUEST_ID: usize = 128;
 
-/// The method, if it is a standard one: clients may invent methods.
+/// Returns the method if it is a standard one, since clients may invent methods.
 fn standard_method(method: &Method) -> Option<&str> {
     let known = [
         Method::GET,
@@ -120,8 +120,8 @@ impl Service {
         }
     }
 
-    /// Begins the span of a request for a model or its responses. Other requests have no span, since the spans of
-    /// probes would hide all others.
+    /// Begins the span of a request for a model or its responses. Other requests, such as health probes, have no span:
+    /// theirs would outnumber all others.
     pub(super) fn trace(
         &self,
         route: Option<&Route>,
@@ -221,10 +221,10 @@ impl Service {
         })
     }
 
-    /// Checks a request as far as that does not depend on its sender. Returns its route and its record.
+    /// Runs the checks that do not depend on the sender. Returns the request's route and its record.
     ///
     /// # Errors
-    /// The response, if the request is refused, or only asks what it may do.
+    /// The response, if the request is refused or asks for options (`OPTIONS`, CORS preflights).
     fn permitted(
         &self,
         arrived: Arrived<'_>,

@@ -48,8 +48,8 @@ impl Notes<'_> {
         !self.sample.violations.iter().any(|told| super::rule(told) == rule)
     }
 
-    /// Records a delta with the decoded `text`: one token for each postmark in it, or one token if there are no postmarks, or
-    /// none if the text is empty.
+    /// Records a delta with the decoded `text`: one token for each postmark in it, or one token if there are no
+    /// postmarks, or none if the text is empty.
     pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
         if text.is_empty() {
             return;

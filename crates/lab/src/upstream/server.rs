@@ -62,8 +62,7 @@ where
     let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
-/// Creates a response with this status and these headers. Invalid or missing ones are replaced by those of an event
-/// stream.
+/// Creates a response. Skips invalid headers, and adds the default headers of an event stream where they are missing.
 pub(crate) fn stream<'h, B>(
     status: u16,
     headers: impl IntoIterator<Item = (&'h str, &'h str)>,
