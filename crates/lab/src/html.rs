@@ -2,10 +2,8 @@
 
 use toolwire_gateway::observe::untrusted_text;
 
-/// The style of all pages.
 pub(crate) const STYLE: &str = include_str!("html/page.css");
 
-/// The style of pages with tables.
 pub(crate) const TABLE_STYLE: &str = concat!(include_str!("html/page.css"), include_str!("html/tables.css"));
 
 /// Replaces the placeholders in a template with their parts, which must be in the template's order. Never searches for a

@@ -14,7 +14,7 @@ pub struct Range {
     pub from: u64,
     /// Maximum number of concurrent streams to try.
     pub to: u64,
-    /// Time in which new streams start in a step.
+    /// Length of a step. Open streams are measured to their end.
     pub step: Duration,
 }
 

@@ -31,9 +31,9 @@ pub struct Case {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// A generated response.
+    /// A generated response, and how it is sent.
     Generated(Arc<Scenario>, Variant),
-    /// A recorded response in this dialect, and how it is sent.
+    /// A recorded response, and how it is sent.
     Recorded(Arc<Recorded>, Variant),
 }
 

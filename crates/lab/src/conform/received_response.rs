@@ -13,7 +13,6 @@ use crate::{
 };
 use toolwire_pipeline::event::Finish;
 
-/// A received response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReceivedResponse {
     /// HTTP status, or 0 if there was no response.
@@ -100,7 +99,7 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
 impl ReceivedCall {
     fn of(dialect: Dialect, call: Call) -> Self {
         let mut arguments = call.arguments;
-        // In Messages, a call without deltas has the empty object with which its block starts.
+        // In Messages, the start event of a call has an empty object, which remains if there are no deltas.
         if dialect == Dialect::Messages && arguments.is_empty() {
             arguments.push_str("{}");
         }

@@ -116,7 +116,6 @@ enum Reader {
 }
 
 impl Follower {
-    /// Creates a follower at the start of a stream.
     pub(crate) fn new(dialect: Dialect) -> Self {
         let reader = match dialect {
             Dialect::Chat => Reader::Chat(Chat::default()),

@@ -11,7 +11,7 @@ pub(super) struct Finders {
     arguments: Finder,
 }
 
-/// The sample, with the current location and time.
+/// The sample being recorded, with the current location and time.
 pub(super) struct Notes<'n> {
     pub(super) sample: &'n mut Sample,
     pub(super) finders: &'n mut Finders,

@@ -46,7 +46,6 @@ pub(crate) struct Token {
     pub postmark: Option<Postmark>,
 }
 
-/// The kind of content in a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// Text of the response.

@@ -133,7 +133,7 @@ impl FrameWriter {
         self.event("content_block_delta", members, Content::New);
     }
 
-    /// Writes an event of the current item of Responses.
+    /// Writes an event of Responses for the current item.
     fn item_event(&mut self, kind: &str, members: Value, content: Content) {
         self.event(kind, with(json!({ "output_index": self.items.len() }), members), content);
     }

@@ -35,7 +35,7 @@ pub(crate) struct Frame {
 pub(crate) enum Content {
     /// New, if it has any.
     New,
-    /// None: an item begins.
+    /// None: the frame only starts an item.
     ItemStart,
     /// The complete content of the current item.
     Item,

@@ -181,7 +181,7 @@ pub struct Timeline {
     pub first_byte: Option<f64>,
     /// Time to the start of the first call, in µs.
     pub first_call: Option<f64>,
-    /// Time to the end of the stream, in µs.
+    /// Time from the intended start to the end of the stream, in µs.
     pub end: f64,
 }
 

@@ -38,11 +38,11 @@ static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     openers
 });
 
-/// The first lines of results, in the formats in which models are shown results.
+/// The prefixes of results, as written by the formats that show results to models.
 static RESULTS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let forms = format::ALL.iter().filter_map(|format| Some(format.teach?.form.result));
     let begins = forms.filter_map(|result| result.split("{{").next()).map(str::trim_end);
-    // Shorter prefixes, such as a bare fence, also begin other content.
+    // A shorter prefix, such as a bare fence, may also start other content.
     let mut begins: Vec<_> = begins.filter(|begin| begin.len() > 6).collect();
     begins.sort_unstable();
     begins.dedup();

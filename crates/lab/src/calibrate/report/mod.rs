@@ -111,7 +111,6 @@ pub struct Example {
     pub prompt: String,
     /// The user's last text, truncated.
     pub user: String,
-    /// The reason for the verdict.
     pub why: String,
     /// The text of the answer, truncated.
     pub text: String,

@@ -77,7 +77,6 @@ impl Counter {
     }
 }
 
-/// The counts of one variant.
 #[derive(Debug, Default)]
 struct Tally {
     proper: Counter,
