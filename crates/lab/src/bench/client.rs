@@ -110,7 +110,7 @@ impl Client {
         Self { target, dialect, timeout, path, headers, secrets, connector, idle: Mutex::default() }
     }
 
-    /// Sends `body` and follows the response to its end. The load's schedule has set the start to `intended`.
+    /// Sends `body` and follows the response to its end. `intended` is the start time according to the load's schedule.
     pub(crate) async fn run(&self, body: Bytes, intended: u64) -> Sample {
         let mut sample = Sample { intended, ..Sample::default() };
         let exchange = timeout(self.timeout, self.exchange(body, &mut sample)).await;

@@ -180,7 +180,7 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// Runs one turn of a target. `span` is the turn's part of the run's progress.
+    /// Runs one turn of a target. `span` is the range of the run's progress that the turn covers.
     async fn measure(
         &mut self,
         run: usize,

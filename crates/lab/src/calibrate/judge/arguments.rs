@@ -42,7 +42,7 @@ pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String 
     "called once too often".to_owned()
 }
 
-/// Whether `actual` matches `wanted`. A string must contain the expected words, ignoring case and differences in
+/// Whether `actual` matches `wanted`. A string must contain the expected words in order, ignoring case and differences in
 /// whitespace; a number must have the same value; a list must have the expected elements in any order. `{ exact = … }`
 /// requires exactly this value, or one of several, and `{ any = [ … ] }` accepts any of several values.
 fn value_fits(wanted: &Value, actual: &Value) -> bool {
