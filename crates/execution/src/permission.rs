@@ -82,7 +82,7 @@ impl Permissions {
         Arc::clone(&self.settings.read())
     }
 
-    /// Checks whether a call may run, asking a person if the rules say so.
+    /// Checks whether a call may run, and asks a person if the rules require it.
     ///
     /// # Errors
     /// Why the call may not run, worded for the model.

@@ -42,7 +42,7 @@ pub(crate) struct QuestionContext {
 /// The parts of a call that a person sees.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown<'s> {
-    /// The tool's name for people.
+    /// The tool's name as shown to people.
     pub(crate) label: &'s str,
     /// The arguments.
     pub(crate) params: &'s str,

@@ -1,4 +1,4 @@
-//! Addresses that may and may not be reached.
+//! Tests which addresses are allowed and which are blocked.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn urls_that_are_not_of_the_public_web_are_blocked() {
     let long = |length: usize| format!("http://example.com/{}", "a".repeat(length - 19));
     assert!(verdict(&long(MAX_URL)).is_ok());
     assert_eq!(verdict(&long(MAX_URL + 1)), Err(Blocked::TooLong));
-    // Each of these letters is written as six bytes.
+    // Percent-encoded, each of these letters takes six bytes.
     assert_eq!(verdict(&format!("http://example.com/{}", "ü".repeat(1000))), Err(Blocked::TooLong));
 }
 
@@ -186,7 +186,7 @@ fn private_addresses_are_blocked_in_every_spelling() {
         "http://[2001:2::1]/",
         "http://[4000::1]/",
         "http://[::ffff:0:127.0.0.1]/",
-        // Names inside networks.
+        // Names in local networks.
         "http://printer/",
         "http://printer.local/",
         "http://db.internal/",

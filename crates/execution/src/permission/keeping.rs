@@ -41,7 +41,7 @@ pub enum NotKept {
     Away(StoreError),
 }
 
-/// The shared text is not that of remembered permissions.
+/// The shared text does not contain remembered permissions.
 #[derive(Debug, thiserror::Error)]
 #[error("remembered permissions: {0}")]
 struct InvalidText(#[source] serde_json::Error);

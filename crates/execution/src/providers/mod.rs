@@ -19,9 +19,9 @@ impl Fault {
     }
 }
 
-/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the [`Settings`] of one provider, with the methods
-/// `check`, which finds faults that no single key shows; `offers`, which returns the names of the tools that a provider of
-/// this name may offer (`*` at the end matches any rest); and `build`, which makes the provider.
+/// Declares the kinds: `Variant "name": module;`. Each module defines `Options`, the [`Settings`] of one provider, with
+/// these methods: `check` finds mistakes that involve several keys, `offers` returns the names of the tools that a
+/// provider with a given name may offer (a trailing `*` matches any suffix), and `build` creates the provider.
 macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
         $($(#[$on])* pub mod $module;)*

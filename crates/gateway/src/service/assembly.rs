@@ -179,7 +179,7 @@ impl Service {
     }
 }
 
-/// The redactor. It also masks the previous secrets, which requests in progress still use.
+/// Creates the redactor. It also masks the previous secrets, which requests in progress still use.
 fn redactor(config: &Config, earlier: Option<&ServiceState>) -> Arc<Redactor> {
     let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
     let secrets = config.secrets().chain(old_secrets);
@@ -189,7 +189,7 @@ fn redactor(config: &Config, earlier: Option<&ServiceState>) -> Arc<Redactor> {
     })
 }
 
-/// The state that outlives a request, with the limits of `config`.
+/// Creates the state that outlives a request, with the limits of `config`.
 fn stored(config: &Config, stores: Stores, metrics: &Metrics, earlier: Option<&ServiceState>) -> StoredState {
     let Limits { max_turn_state, turn_state_ttl, max_body, .. } = config.limits;
     let (turns, responses) = match earlier.map(|earlier| &earlier.stored) {
@@ -218,7 +218,7 @@ fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
 }
 
 impl Extensions {
-    /// The extension, in the configuration that `parts` belong to.
+    /// Creates the extension for the configuration of `parts`.
     fn new(
         own: Option<Arc<dyn Extension>>,
         parts: ServiceParts<'_>,
@@ -233,7 +233,6 @@ impl Extensions {
     }
 }
 
-/// The keys of clients.
 fn keys(config: &Arc<Config>, stores: &Stores, metrics: &Metrics) -> io::Result<Arc<Keys>> {
     Keys::new(config, ledger(config, stores, metrics), unix_time()).map(Arc::new)
 }
@@ -260,7 +259,6 @@ fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Trac
     config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
 }
 
-/// The TLS of the listeners, if they use it.
 fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<Option<ListenersTls>, ServeError> {
     let Some(settings) = &config.tls else { return Ok(None) };
     let certificates = Certificates::new(settings, metrics.certificates());

@@ -28,14 +28,12 @@ use toolwire_execution::ExchangeId;
 use toolwire_net::telemetry::Parent;
 use toolwire_pipeline::{dialect::Stamp, failure::Failure, pipeline::Pipeline};
 
-/// An exchange that is ready to begin.
 pub(super) struct ReadyExchange<'r> {
     pub(super) model: &'r Model,
     pub(super) exchange: Exchange,
     pub(super) client: Arc<Client>,
     pub(super) caller: &'r Caller,
     pub(super) id: &'r ExchangeId,
-    /// The client's request.
     pub(super) body: &'r Bytes,
     /// Stores the response, if it must be stored.
     pub(super) store: Option<ResponseKeeper>,
@@ -116,7 +114,7 @@ impl Service {
         })
     }
 
-    /// The report of the exchange for the event feed and the audit file, if there may be subscribers.
+    /// Returns the report of the exchange for the event feed and the audit file, if there may be subscribers.
     fn report(&self, ready: &ReadyExchange<'_>) -> Option<ExchangeReport> {
         let audit = self.shared.monitors.audit.as_ref()?;
         let ReadyExchange { model, exchange, client, caller, id, .. } = ready;
@@ -138,7 +136,7 @@ impl Service {
         Some(ExchangeReport::new(audit, observer, &begin, tools))
     }
 
-    /// The observers of the exchange's bytes: a recording, an extension, or both.
+    /// Returns the observers of the exchange's bytes: a recording, an extension, or both.
     fn watches(&self, ready: &ReadyExchange<'_>, report: Option<&ExchangeReport>) -> Vec<Box<dyn Watch>> {
         let ReadyExchange { model, exchange, client, id, body, .. } = ready;
         let tap = self.shared.monitors.tap.as_ref().filter(|_| exchange.asks_upstream());

@@ -43,7 +43,7 @@ fn standard_method(method: &Method) -> Option<&str> {
     known.contains(method).then(|| method.as_str())
 }
 
-/// The head of a request, and what it says about how to respond.
+/// The head of a request, and what follows from it for the response.
 #[derive(Clone, Copy)]
 struct Arrived<'r> {
     head: &'r request::Parts,
@@ -258,7 +258,7 @@ impl Service {
         Ok((route, access))
     }
 
-    /// Handles a request for one model of the list.
+    /// Handles a request for a single entry in the list of models.
     async fn model(
         &self,
         id: &str,
@@ -307,7 +307,7 @@ impl Service {
         }
     }
 
-    /// The route for a URL's path, if this configuration serves it.
+    /// Returns the route for a URL's path, if this configuration serves it.
     fn route(&self, path: &str) -> Option<Route> {
         let known = Route::find_with(path, &self.shared.config.passthrough);
         known.filter(|route| self.has(route)).or_else(|| {

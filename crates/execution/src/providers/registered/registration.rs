@@ -1,4 +1,4 @@
-//! [`Registration`]: a program that has registered, with the tools that it offers.
+//! [`Registration`]: a registered program and the tools that it offers.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -10,26 +10,25 @@ use tokio::{
 use super::{calls::{Callback, Message}, credentials::KeyNumber, description};
 use crate::{Output, ToolError, ToolSpec};
 
-/// A program that has registered.
 #[derive(Debug)]
 pub(super) struct Registration {
     pub(super) owner: KeyNumber,
     pub(super) label: String,
     pub(super) callback: Option<Callback>,
     pub(super) tools: Vec<Arc<ToolSpec>>,
-    /// Tools that are not offered because other programs have their names. They are offered once the name is free.
+    /// Tools that are not offered because other programs use their names. They are offered once the names are free.
     pub(super) refused: Vec<Arc<ToolSpec>>,
     pub(super) expires: Instant,
-    /// The open stream on which the program gets calls.
+    /// The open stream on which the program receives calls.
     pub(super) stream: Option<mpsc::Sender<Message>>,
     /// Calls sent on a stream, by id.
     pub(super) waiting: HashMap<String, oneshot::Sender<Result<Output, ToolError>>>,
-    /// Dropped with the registration, which ends the calls.
+    /// Dropped together with the registration, which ends its calls.
     pub(super) alive: watch::Sender<()>,
 }
 
 impl Registration {
-    /// Whether one of its tools has this name, in any spelling.
+    /// Whether one of its tools has this name, ignoring case and treating `.` as `_`.
     pub(super) fn has(&self, name: &str) -> bool {
         let name = description::plain(name);
         self.tools.iter().any(|tool| description::plain(&tool.name) == name)
@@ -47,7 +46,7 @@ impl Registration {
         self.tools.len() == tools.len() && self.tools.iter().zip(tools).all(is_same)
     }
 
-    /// When the lease ends. `None` while the stream is open.
+    /// Returns when the lease ends, or `None` while the stream is open.
     pub(super) fn ends(&self) -> Option<Instant> {
         let is_open = self.stream.as_ref().is_some_and(|stream| !stream.is_closed());
         (!is_open).then_some(self.expires)
@@ -69,7 +68,7 @@ pub(super) fn remove_expired(entries: &mut HashMap<String, Registration>, now: I
     expired
 }
 
-/// Offers refused tools whose names are free now.
+/// Offers refused tools whose names have become free.
 pub(super) fn offer_free(entries: &mut HashMap<String, Registration>) {
     let waiting = entries.iter().filter(|(_, entry)| !entry.refused.is_empty());
     let mut ids: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
