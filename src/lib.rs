@@ -3,8 +3,8 @@
 //! It reads an upstream's token stream as it arrives, finds the tool calls in it, whether native or written as text,
 //! and writes the stream in the dialect of the client. Each piece is sent as soon as it is certain.
 //!
-//! This crate is the program, and gives tests and benches access to its parts. The core, which can be embedded without
-//! the rest, is [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), which has examples.
+//! This crate is the program, and re-exports its parts for tests and benches. To embed only the core, use
+//! [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), which has examples.
 
 pub mod cli;
 

@@ -1,7 +1,7 @@
 //! Runs the command line.
 
-// With many short requests, mimalloc takes a tenth less CPU time than the system's allocator, and returns memory
-// after a burst (docs/performance.md).
+// With many short requests, mimalloc uses 10 % less CPU time than the system's allocator, and it returns memory after a
+// burst (docs/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! [`AdminServer`]: the server that a command contacts over the admin API.
+//! [`AdminServer`]: the options that tell a command which server's admin API to call.
 
 use std::env;
 
@@ -25,15 +25,14 @@ pub(super) struct AdminServer {
 }
 
 impl AdminServer {
-    /// The URL of `path` in the admin API.
     pub(super) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.server.trim_end_matches('/'))
     }
 
-    /// The value of the header `Authorization`, if there is a key.
+    /// The value of the `Authorization` header, if a key was given.
     ///
     /// # Errors
-    /// The key cannot be part of a header.
+    /// The key contains characters that a header value must not contain.
     pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, &'static str> {
         let Some(key) = &self.admin_key else { return Ok(None) };
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
@@ -43,7 +42,7 @@ impl AdminServer {
     }
 }
 
-/// Parses a key, or a reference to a variable that holds it.
+/// Parses a key, or `env:NAME` for a key in an environment variable.
 fn key(written: &str) -> Result<SecretString, Failed> {
     let Some(name) = written.strip_prefix("env:") else { return Ok(SecretString::from(written)) };
     let value = env::var(name).ok().filter(|value| !value.is_empty());

@@ -1,4 +1,4 @@
-//! The announcement on stderr when a server is ready: its addresses, its models, and how to use it with a client.
+//! Announces on stderr that a server is ready: its addresses, its models, and how to connect a client.
 
 use std::{
     error::Error,
@@ -10,17 +10,15 @@ use super::LogFormat;
 use toolwire_config::{Config, Model, WILDCARD};
 use toolwire_gateway::observe::List;
 
-/// The announcement of a server that runs with `config` and is bound to `addresses`, which contain the bound
-/// ports.
 #[derive(Debug)]
 pub(super) struct Announcement<'a> {
-    /// The configuration.
     pub config: &'a Config,
-    /// The bound addresses.
+    /// The addresses that the server is bound to, with the actual port where the configuration says 0.
     pub addresses: &'a [SocketAddr],
-    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    /// The names of the hosted tools, and the names of the providers whose tools are not known yet.
     pub hosted: (Vec<String>, Vec<String>),
-    /// Code for signing in to the admin API in a browser, valid once. It is only for a terminal, never for a log.
+    /// A one-time code for signing in to the admin API in a browser. Set only if stderr is a terminal: it must never be
+    /// logged.
     pub code: Option<String>,
 }
 
@@ -90,12 +88,11 @@ impl fmt::Display for Announcement<'_> {
     }
 }
 
-/// The URL of the console of a server whose base URL for OpenAI clients is `base`.
+/// The console's URL, given the base URL for OpenAI clients.
 pub(super) fn console_url(base: &str) -> String {
     format!("{}/console/", base.strip_suffix("/v1").unwrap_or(base))
 }
 
-/// The names of the hosted tools, on one line.
 struct HostedTools<'a>(&'a (Vec<String>, Vec<String>));
 
 impl fmt::Display for HostedTools<'_> {
@@ -107,7 +104,7 @@ impl fmt::Display for HostedTools<'_> {
     }
 }
 
-/// One model on one line.
+/// Formats a model on one line.
 struct Entry<'a>(&'a Model);
 
 impl fmt::Display for Entry<'_> {
@@ -125,7 +122,7 @@ impl fmt::Display for Entry<'_> {
     }
 }
 
-/// An address that a client on this machine can connect to.
+/// Replaces an unspecified address (`0.0.0.0`, `::`) by loopback, to which a client on this machine can connect.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -1,6 +1,5 @@
-//! `toolwire bench`: measures streams.
-//!
-//! Measures the given targets. Without targets, starts a mock and a toolwire in front of it, and measures both.
+//! `toolwire bench`: measures the streams of the given targets. Without targets, it starts a mock and a toolwire in front
+//! of the mock, and measures both.
 
 mod children;
 mod flags;
@@ -35,7 +34,6 @@ use toolwire_net::{
     tls::{self, UpstreamTls},
 };
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     super::open_files::allow_all();
     warn_of_keys(args);
@@ -54,16 +52,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Hint for a wrong command line.
 const DESCRIBED: &str = "`toolwire bench --help` describes the options, docs/bench.md the figures";
 
-/// Hint for a key on the command line.
 const IN_ENVIRONMENT: &str = "set the environment variable TOOLWIRE_BENCH_KEY instead";
 
-/// Headers that carry keys.
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 
-/// Warns of keys on the command line, where every user of the machine can read them.
+/// Warns about keys on the command line, which every user of the machine can read.
 fn warn_of_keys(args: &Args) {
     let is_typed = args
         .api_key
@@ -92,7 +87,7 @@ fn runtime(threads: usize) -> Result<Runtime, Failed> {
     Ok(builder.worker_threads(threads).enable_all().build()?)
 }
 
-/// The plan, and the processes that were started for it.
+/// Builds the plan, and starts the servers that it needs.
 fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let fixtures = Fixture::load_all(&args.prompts.replay)?.into_iter().map(|(_, fixture)| fixture);
     let fixtures: Vec<_> = fixtures.collect();
@@ -128,13 +123,13 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     Ok((plan, own.children))
 }
 
-/// A TLS configuration that trusts only the authorities in the file `ca`.
+/// Creates a TLS configuration that trusts only the certificate authorities in the file `ca`.
 fn trusting(ca: &Path) -> Result<ClientConfig, Failed> {
     let roots = tls::authorities(ca).map_err(|error| format!("--ca: {}", causes(&error)))?;
     Ok(UpstreamTls::new(Some((ca.to_owned(), Arc::new(roots))), None)?.config)
 }
 
-/// The targets with their processes and headers.
+/// Adds each target's processes and headers.
 fn contenders(
     targets: Vec<Target>,
     pids: &[(String, u32)],
@@ -157,7 +152,8 @@ fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName,
     Contender { target: Arc::new(target), pids }
 }
 
-/// Returns the headers of every request: the key, in the form that the dialect uses, and the headers on the command line.
+/// Returns the headers to send with every request: the API key, in the header that the dialect uses for it, and those
+/// given on the command line.
 fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
     let mut headers = Vec::new();
     if args.dialect == Dialect::Messages {
@@ -194,7 +190,7 @@ fn prompts(args: &Args, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
     }
 }
 
-/// The command line without its secrets.
+/// Formats the command line, without its secrets.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     const SECRET: [&str; 2] = ["--api-key", "--header"];
     let mut command = "toolwire".to_owned();
@@ -217,7 +213,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     command
 }
 
-/// Writes the results to the requested destinations and returns the exit status.
+/// Writes the results where the options say, and returns the exit status.
 fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     let output = &args.output;
     let mut printed = None;
@@ -241,10 +237,10 @@ fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     Ok(super::results(status(args, report), |out| out.write_all(&text)))
 }
 
-/// The exit status, which tells whether the targets met the requirements.
+/// Fails if a target has completed no stream, or, with `--strict`, if any stream was incomplete or malformed.
 fn status(args: &Args, report: &Report) -> ExitCode {
     let all = || report.targets.iter().map(|target| &target.all);
-    // A ramp whose level was never met has no figures, but is a valid result.
+    // A ramp in which no step met the service level has no figures, but is a valid result.
     let dead = report.ramps.is_empty() && all().any(|summary| summary.good + summary.malformed == 0);
     let bad = args.output.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
     if dead || bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }

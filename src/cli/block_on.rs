@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::runtime::Builder;
 
-/// Runs `work` on a runtime of its own. Does not wait for what `work` leaves behind, such as a pending DNS lookup.
+/// Runs `work` on a new runtime. Returns without waiting for tasks that are still running, such as a DNS lookup.
 pub(super) fn block_on<T>(mut runtime: Builder, work: impl Future<Output = T>) -> io::Result<T> {
     let runtime = runtime.enable_all().build()?;
     let done = runtime.block_on(work);

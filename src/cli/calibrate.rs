@@ -1,4 +1,4 @@
-//! `toolwire calibrate`: finds the format that suits a model's calls best.
+//! `toolwire calibrate`: finds the format in which a model calls tools most reliably.
 
 mod flags;
 mod subject;
@@ -29,11 +29,9 @@ use toolwire_lab::calibrate::{
 };
 use toolwire_pipeline::wire::digest::Digest;
 
-/// Hint for a wrong command line.
 const DESCRIBED: &str =
     "`toolwire calibrate --help` describes the options, docs/calibrate.md the measures and the files";
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     match block_on(Builder::new_current_thread(), calibrate(args)) {
         Ok(Ok(status) | Err(status)) => status,
@@ -41,7 +39,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Returns the exit status, as an error if the work could not begin.
+/// Returns the exit status: as an error if calibration could not start.
 async fn calibrate(args: &Args) -> Result<ExitCode, ExitCode> {
     let cases = cases(&args.prompts).map_err(|error| refused(error, Some(DESCRIBED)))?;
     let wordings = args.variants.wordings().map_err(|error| refused(error, Some(DESCRIBED)))?;
@@ -84,7 +82,7 @@ async fn measure(plan: &Plan) -> Result<Measured, Failed> {
     })
 }
 
-/// Shows the results, and returns the exit status.
+/// Writes the report, and returns the exit status.
 fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) -> ExitCode {
     let entry =
         |place: usize| plan.variants.get(place).map(|variant| subject.entry(variant)).unwrap_or_default();
@@ -111,7 +109,7 @@ fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) ->
     }
 }
 
-/// The prompts that the command line names.
+/// Loads the prompts in the given files, or the built-in ones.
 fn cases(flags: &PromptFlags) -> Result<CaseSet, Failed> {
     let Some(prompts) = &flags.prompts else { return Ok(CaseSet::built_in()?) };
     let text = read(prompts)?;
@@ -127,7 +125,7 @@ fn read(path: &Path) -> Result<String, FileError> {
     fs::read_to_string(path).map_err(in_file(path))
 }
 
-/// Returns the file for the answers of one model at one upstream, in the user's cache folder.
+/// The default file for caching the answers of one model at one upstream, in the user's cache folder.
 fn default_cache(measured: &str) -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));

@@ -1,5 +1,5 @@
-//! `toolwire check`: reads a configuration, and prints all errors or the resolved values. With `--doctor`, it asks the
-//! upstreams.
+//! `toolwire check`: reads a configuration, and prints its errors or its resolved values. With `--doctor`, it also
+//! contacts the upstreams.
 
 mod doctor;
 
@@ -28,7 +28,6 @@ pub(crate) struct Args {
     pub keys: bool,
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     if args.keys {
         let width = terminal::width(&io::stdout()).unwrap_or(terminal::WITHOUT_TERMINAL);

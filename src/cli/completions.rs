@@ -1,4 +1,4 @@
-//! `toolwire completions`: writes the file with which a shell completes command lines.
+//! `toolwire completions`: writes a shell's completion script.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,6 @@ pub(crate) struct Args {
     pub shell: Shell,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::grouped(), "toolwire", &mut script);

@@ -1,4 +1,4 @@
-//! `toolwire conform`: checks a gateway with known responses.
+//! `toolwire conform`: checks a gateway by playing known upstream responses through it.
 
 mod flags;
 
@@ -36,10 +36,8 @@ use toolwire_pipeline::{
     format::Format,
 };
 
-/// Hint for a wrong command line.
 const DESCRIBED: &str = "`toolwire conform --help` describes the options, docs/conformance.md the cases";
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     match block_on(Builder::new_multi_thread(), conform(args)) {
         Ok(Ok(status) | Err(status)) => status,
@@ -47,7 +45,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Returns the exit status, as an error if the work could not begin.
+/// Returns the exit status: as an error if no case could be played.
 async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
     let selection = selection(args).map_err(|error| refused(error, Some(DESCRIBED)))?;
     let mut cases = cases(&selection);
@@ -80,7 +78,7 @@ async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
     }
 }
 
-/// Plays the cases through a running gateway.
+/// Plays the cases through the gateway at `url`.
 async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, cases: &[Arc<Case>]) -> Report {
     let models = args.models();
     eprintln!("the gateway has to call the mock:");
@@ -93,7 +91,7 @@ async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, ca
     play(args, url, &models, cases).await
 }
 
-/// Plays the cases through a toolwire started for the run.
+/// Plays the cases through a toolwire that is started for this run.
 async fn with_own(
     args: &Args,
     selection: &Selection,
@@ -146,15 +144,15 @@ async fn play(args: &Args, url: &Uri, models: &Models, cases: &[Arc<Case>]) -> R
     Report::new(&gateway, args.cases.seed, &names(&clients), &verdicts, &args.repeated())
 }
 
-/// Shows the report, and returns the exit status.
+/// Writes the report, and returns the exit status.
 fn conclude(args: &Args, report: &Report) -> ExitCode {
     let status = if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let table = |width| table(report, width) + "\n";
     args.output.write(status, || report.json(), || page(report), table)
 }
 
-/// Returns the dialects of clients: those of the command line. Without any, the dialect that every gateway
-/// serves if a gateway was given, or else all that toolwire serves.
+/// The client dialects to test. By default, a given gateway is tested with Chat Completions, which every gateway serves,
+/// and toolwire with all its dialects.
 fn clients(args: &Args) -> Vec<bench::Dialect> {
     if !args.cases.client.is_empty() {
         return args.cases.client.clone();
@@ -190,14 +188,14 @@ fn selection(args: &Args) -> Result<Selection, Failed> {
     })
 }
 
-/// Whether toolwire can call upstreams of this dialect with no more than an address configured.
+/// Whether an address is all that toolwire needs to call an upstream of this dialect.
 fn is_called(api: Api) -> bool {
     let dialect = api.name().parse::<Dialect>();
     let upstream = dialect.and_then(UpstreamDialect::try_from);
     upstream.is_ok_and(|upstream| !upstream.side().takes_prompt())
 }
 
-/// The formats of calls written as text.
+/// The text formats to test.
 fn formats(args: &Args) -> Result<Vec<&'static Format>, Failed> {
     let taught = || toolwire_pipeline::format::ALL.iter().copied().filter(|format| format.teach.is_some());
     match args.cases.formats.as_deref() {
@@ -222,7 +220,7 @@ fn formats(args: &Args) -> Result<Vec<&'static Format>, Failed> {
     }
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any text.
+/// Whether `name` matches `pattern`, in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == name };
     let Some(rest) = name.strip_prefix(head) else { return false };
@@ -230,7 +228,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.filter_map(|at| rest.get(at..)).any(|rest| matches(tail, rest))
 }
 
-/// Parses the URL of a gateway.
+/// Parses a gateway's URL, which must be `http`.
 pub(super) fn gateway_url(text: &str) -> Result<Uri, Failed> {
     let wrong = |why: &str| format!("{why}; write it as http://127.0.0.1:8787/v1");
     let uri: Uri = text.parse().map_err(|error| wrong(&format!("it is not a URL ({error})")))?;

@@ -1,12 +1,12 @@
-//! `toolwire demo`: a complete setup on one machine, without keys or network.
+//! `toolwire demo`: runs a complete setup on one machine, without keys or a network.
 //!
 //! ```text
 //! embedded fixture ─▶ Mock (at the recording's pace) ─▶ proxy ─▶ one streaming client
 //!                                                 └─Tap─▶ Screen ◀─ deltas ─┘
 //! ```
 //!
-//! The demo uses the same parts as users do: the mock, the proxy with its sockets, and a client that reads the stream
-//! with a third-party SSE parser.
+//! Nothing in it is simulated: the client sends a real request to a real proxy, and reads the stream with a third-party
+//! SSE parser.
 
 mod screen;
 mod tools;
@@ -67,10 +67,9 @@ pub(crate) struct Args {
     pace: Pace,
 }
 
-/// The client's last frame.
+/// The data of the last SSE event.
 const DONE: &str = "[DONE]";
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     let shown = Runtime::new().map_err(Failed::from).and_then(|runtime| runtime.block_on(show(&args)));
     match shown {
@@ -80,12 +79,12 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Whether the reader of the output has closed it (`… | head`), which is a normal end.
+/// Whether the output was closed by its reader (`… | head`), which is not a failure.
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The fixture to play, from the folder `fixtures/demo`.
+/// The fixture in `fixtures/demo`.
 fn script() -> Result<Fixture, LoadError> {
     let manifest = include_bytes!("../../fixtures/demo/fixture.toml");
     let request = include_bytes!("../../fixtures/demo/request.json");
@@ -106,7 +105,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     } else {
         (script()?, configure(upstream.local_addr()?, args.listen)?)
     };
-    // The console, for this machine only.
+    // Enables the console, which only this machine can reach.
     config.admin = Some(Arc::new(AdminSettings { capture: Capture::Redacted, ..AdminSettings::default() }));
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
@@ -135,7 +134,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     }
 }
 
-/// Draws until the client has reached the end of its stream.
+/// Draws until the client's stream ends.
 async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Result<(), Failed> {
     while let Some(moment) = seen.recv().await {
         screen.draw(&moment)?;
@@ -146,7 +145,7 @@ async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Resul
     Ok(())
 }
 
-/// A configuration with only a Lumo upstream at `upstream`.
+/// Creates a configuration whose only upstream is a Lumo server at `upstream`.
 fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed> {
     let overrides = Overrides {
         listen: vec![listen.to_string()],
@@ -158,12 +157,11 @@ fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed>
     Ok(loaded.config)
 }
 
-/// The problems of the demo's own configuration as an error.
 fn told(problems: &Problems) -> Failed {
     problems.0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ").into()
 }
 
-/// Sends one request and reports each frame of the response as it arrives.
+/// Sends one request, and reports each event of the response as it arrives.
 async fn converse(
     proxy: SocketAddr,
     request: Vec<u8>,
@@ -191,7 +189,7 @@ async fn converse(
     Err("the stream ended without [DONE]".into())
 }
 
-/// Reports the pieces that the upstream sends.
+/// Reports each piece that arrives from the upstream.
 #[derive(Debug)]
 struct Window {
     moments: UnboundedSender<Moment>,

@@ -1,4 +1,4 @@
-//! `toolwire formats`: the text formats, with the models that write them and an example.
+//! `toolwire formats`: lists the text formats, each with the models that use it and an example.
 
 use std::{
     fs,
@@ -37,7 +37,6 @@ pub(crate) struct Args {
     pub name: String,
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     if let Some(file) = &args.import {
         return import(file, &args.name);
@@ -54,7 +53,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     })
 }
 
-/// Writes the entry for the template in `file`, or reports why it cannot be imported.
+/// Prints a `[[formats]]` entry for the response template in `file`.
 fn import(file: &Path, name: &str) -> ExitCode {
     match imported(file, name) {
         Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
@@ -71,7 +70,7 @@ fn imported(file: &Path, name: &str) -> Result<String, Failed> {
     }
     let text = fs::read_to_string(file)?;
     let definition = format::import(name, &text).map_err(|refused| refused.to_string())?;
-    // A definition that cannot be built would be rejected in a configuration.
+    // Do not print a definition that `serve` would reject.
     definition.clone().build(&[]).map_err(|wrong| {
         wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect::<Vec<_>>().join("; ")
     })?;

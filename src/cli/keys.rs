@@ -1,4 +1,4 @@
-//! `toolwire keys`: makes keys for clients, lists and revokes them.
+//! `toolwire keys`: creates, lists and revokes clients' keys.
 
 use std::{
     env,
@@ -25,10 +25,9 @@ use toolwire_config::{
 use toolwire_execution::http::HttpClient;
 use toolwire_gateway::{Counts, CountsByModel, observe::untrusted_text::escaped, unix_time};
 
-/// Time limit for a server's report of usage.
+/// Time limit for fetching usage from a server.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum size of a server's report of usage, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 
 /// Options of `keys`.
@@ -114,7 +113,6 @@ struct UsageArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     match args.action {
         Action::Add(args) => with_file(&args.file, |file| add(&args, file)),
@@ -163,7 +161,7 @@ fn add(args: &AddArgs, file: &KeyFile) -> Result<ExitCode, Box<dyn Error>> {
         let facts = Made { id: made.id.clone(), created: Some(unix_time()), revoked: None };
         keys.push(ClientKey::new(name, made.key.expose_secret(), grant.clone(), *expires, facts));
         let mut others = 0;
-        // A client's permissions belong to its name.
+        // Permissions belong to the client, so its other keys get them too.
         for other in keys.iter_mut().filter(|key| key.name == name && grant != Grant::default()) {
             others += usize::from(other.grant != grant);
             other.grant = grant.clone();
@@ -257,7 +255,7 @@ fn write_used(out: &mut dyn Write, key: &Used, width: usize) -> io::Result<()> {
         .try_for_each(|(model, used)| writeln!(out, "    {}  {}", escaped(model), facts(used, "")))
 }
 
-/// The part of the response of `/admin/keys` that is shown.
+/// The part of the `/admin/keys` response that is shown.
 #[derive(Deserialize)]
 struct Report {
     keys: Vec<Used>,
@@ -284,7 +282,7 @@ fn state(key: &ClientKey, now: u64) -> &'static str {
     }
 }
 
-/// The facts about a key, except its name and state.
+/// Describes a key, except for its name and state.
 fn facts(key: &ClientKey) -> Vec<String> {
     let Grant { models, limits } = &key.grant;
     let models = (!models.is_empty()).then(|| format!("models {}", models.join(" ")));
@@ -320,7 +318,7 @@ fn shown(key: &ClientKey, now: u64) -> Value {
     })
 }
 
-/// Parses a time in the future.
+/// Parses a time, which must be in the future.
 fn future(written: &str) -> Result<u64, output::Failed> {
     let time = calendar::parse(written).ok_or(
         "expected a date such as 2027-01-31, or a time with its offset such as 2027-01-31T18:00:00Z",

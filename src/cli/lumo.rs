@@ -1,4 +1,4 @@
-//! `toolwire lumo`: the accounts of Lumo upstreams.
+//! `toolwire lumo`: manages the sessions of Lumo accounts.
 
 use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -39,7 +39,6 @@ enum Action {
     Logout,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let done = match args.action {
         Action::Status => args.all().map(|all| status(&all, args.json)),
@@ -50,7 +49,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 impl Args {
-    /// The configured accounts.
+    /// Returns all accounts in the configuration.
     fn all(&self) -> Result<Vec<Managed>, ExitCode> {
         let overrides = Overrides { file: self.config.clone(), ..Overrides::default() };
         let config = match config::load(&overrides, &|name| env::var(name).ok()) {

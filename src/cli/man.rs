@@ -1,4 +1,4 @@
-//! `toolwire man`: the manual pages, one for the program and one for each command.
+//! `toolwire man`: writes the manual pages, one for the program and one per command.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -14,7 +14,6 @@ pub(crate) struct Args {
     pub out: PathBuf,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let out = &args.out;
     let written = fs::create_dir_all(out).and_then(|()| clap_mangen::generate_to(Cli::command(), out));

@@ -1,4 +1,4 @@
-//! `toolwire mock`: serves fixtures as an upstream, or generated responses.
+//! `toolwire mock`: plays an upstream that serves fixtures or generated responses.
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process::ExitCode, thread};
 
@@ -111,7 +111,6 @@ impl Generate {
     }
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     super::open_files::allow_all();
     let (mock, about) = if args.generate.generate {
@@ -135,7 +134,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// One line for each fixture or kind of response that is served.
+/// Describes each fixture on one line.
 fn about(fixtures: &[Fixture]) -> Vec<String> {
     let count = counted(fixtures.len(), "fixture");
     let count = format!("{count}; a request selects one by its model or by the header x-fixture");
@@ -144,7 +143,7 @@ fn about(fixtures: &[Fixture]) -> Vec<String> {
     std::iter::once(count).chain(fixtures.iter().map(line)).collect()
 }
 
-/// Serves until a signal arrives, then reports the lateness of pieces.
+/// Serves until a signal arrives, and then reports how late the pieces were sent.
 fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> io::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
@@ -165,7 +164,7 @@ fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> i
     })
 }
 
-/// Starts another thread that serves the same address. It ends with the process.
+/// Starts another thread that serves the same address until the process exits.
 fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
     let runtime = runtime()?;
     let listener = {
@@ -176,7 +175,7 @@ fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
     Ok(())
 }
 
-/// One runtime per thread, so that the same thread waits for a stream's timer and its socket.
+/// Creates a single-threaded runtime: each thread has one, so that a stream's timer and socket wake the same thread.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

@@ -1,7 +1,7 @@
 //! The command line: one file per command.
 //!
-//! Every command takes its own `Args` and returns an exit status: 0 success, 1 the work failed or differs, 2 the command
-//! line or the configuration is wrong. Results go to stdout (`results`), progress and logs to stderr.
+//! Each command takes its own `Args` and returns an exit status: 0 for success, 1 if it failed or found differences, and 2
+//! if the command line or the configuration is wrong. Results go to stdout (`results`), progress and logs to stderr.
 
 mod admin_server;
 mod announce;
@@ -44,13 +44,11 @@ use clap::{
 use toolwire_gateway::observe::{log, terminal};
 use toolwire_pipeline::wire::suggest::nearest_names;
 
-/// Exit status for a wrong command line or configuration. clap uses the same.
+/// Exit status for a wrong command line or configuration, the same as clap's.
 pub(crate) const WRONG_INPUT: u8 = 2;
 
-/// Hint for a fixture that cannot be loaded.
 const NO_FIXTURE: &str = "a fixture is a folder with a fixture.toml; `toolwire record` writes one";
 
-/// Hint for an address on which toolwire cannot listen.
 const OTHER_ADDRESS: &str = "`--listen ADDR` selects another address; port 0 uses a free port";
 
 /// A proxy that gives any model standard, streaming tool calls
@@ -78,13 +76,13 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The heading of the options that every command has; they are listed last.
+/// Heading of the options that every command has.
 const GLOBAL: &str = "Global options";
 
-/// The display order of global options.
+/// Display order of the global options, which come after all others.
 const LAST: usize = 1000;
 
-/// The commands, grouped as in the help.
+/// The groups in which the help lists the commands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Serve", &["serve", "check", "top", "keys", "formats", "lumo"]),
     ("Try", &["demo", "rewrite"]),
@@ -155,7 +153,7 @@ impl Cli {
         Self::from_arg_matches(&matches)
     }
 
-    /// The definition of the command line, with help that lists the commands in groups.
+    /// The command line's definition, with the commands in groups in its help.
     fn grouped() -> clap::Command {
         let command = Self::command();
         let about = |name: &str| {
@@ -175,7 +173,7 @@ impl Cli {
         command.help_template(template)
     }
 
-    /// The requested log level, or the command's default: some commands draw on the same screen.
+    /// The requested log level, or the command's default. Commands that draw on the terminal log only errors by default.
     fn log_filter(&self) -> &str {
         let draws = matches!(
             self.command,
@@ -186,7 +184,7 @@ impl Cli {
     }
 }
 
-/// Suggests the commands nearest to an unknown one.
+/// Adds the most similar commands to the error for an unknown command.
 fn suggest_commands(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
@@ -198,7 +196,7 @@ fn suggest_commands(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Reads the command line and runs its command.
+/// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
     let cli = Cli::read().unwrap_or_else(|error| error.exit());
     let log_filter = cli.log_filter().to_owned();

@@ -1,9 +1,9 @@
-//! The limit of open files: a stream needs one socket, and two through a proxy.
+//! Raises the limit of open files: each stream needs one socket, or two in a proxy.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises this process's soft limit of open files to the hard limit, also for its children. The usual soft limit of
-/// 1,024 exists for programs that use `select`.
+/// Raises the soft limit of open files to the hard limit, for this process and its children. The usual soft limit of 1,024
+/// protects programs that use `select`, which toolwire does not.
 pub(super) fn allow_all() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

@@ -10,10 +10,10 @@ use std::{
 
 use toolwire_gateway::observe::untrusted_text::escaped;
 
-/// An error that a command reports, whatever its type.
+/// Any error that a command reports.
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
-/// An error in a file that the command line names.
+/// An error in a file given on the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", .path.display())]
 pub(super) struct FileError {
@@ -22,13 +22,13 @@ pub(super) struct FileError {
     error: Failed,
 }
 
-/// Converts an error in the file at `path`.
+/// For `map_err`: adds `path` to an error.
 pub(super) fn in_file<E: Into<Failed>>(path: &Path) -> impl Fn(E) -> FileError {
     move |error| FileError { path: path.to_owned(), error: error.into() }
 }
 
-/// Writes a result to stdout with `write` and returns `status`. Output that its reader has closed (`… | head`) is not
-/// an error.
+/// Calls `write` with stdout, and returns `status` if it succeeds. It is not an error if the reader has closed the pipe
+/// (`… | head`).
 pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> ExitCode {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     match write(&mut stdout).and_then(|()| stdout.flush()) {
@@ -38,20 +38,20 @@ pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io
     }
 }
 
-/// Reports on stderr why a command failed, in the form that all commands use: `error: …` on one line, and a hint on
-/// the next line. Returns the status for failed work.
+/// Reports on stderr why a command failed: `error: …` on one line, and a hint, if any, on the next. Returns
+/// [`ExitCode::FAILURE`].
 pub(super) fn failed(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     ExitCode::FAILURE
 }
 
-/// Like [`failed`], for a wrong command line, configuration or file, with the status for these.
+/// Like [`failed`], but for wrong input. Returns [`WRONG_INPUT`](super::WRONG_INPUT).
 pub(super) fn refused(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     super::WRONG_INPUT.into()
 }
 
-/// Reports a warning on stderr, in the same form.
+/// Reports a warning on stderr, in the same format as an error.
 pub(super) fn warn(warning: impl Display, next: Option<&str>) {
     say("warning", warning, next);
 }
@@ -61,7 +61,6 @@ fn say(severity: &str, message: impl Display, next: Option<&str>) {
     tip(next);
 }
 
-/// Writes a hint to stderr.
 pub(super) fn tip(next: Option<&str>) {
     if let Some(next) = next {
         eprintln!("  tip: {next}");

@@ -17,7 +17,6 @@ pub(crate) struct Args {
     upstream: UpstreamFlags,
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     let config = match args.upstream.load_or_say(log_format) {
         Ok(config) => config,

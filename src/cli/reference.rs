@@ -6,10 +6,9 @@ use toolwire_config::{Row, reference};
 use toolwire_gateway::observe::terminal::wrapped;
 use toolwire_pipeline::settings::Key;
 
-/// Indentation of the descriptions.
 const INDENT: &str = "      ";
 
-/// All keys: a heading for each table and a paragraph for each key, wrapped to `width` columns.
+/// Formats all keys, with a heading per table and a paragraph per key, wrapped to `width` columns.
 pub(super) fn keys(width: usize) -> String {
     let mut text = String::new();
     for section in reference() {
@@ -21,7 +20,7 @@ pub(super) fn keys(width: usize) -> String {
                 Key::REQUIRED => Key::REQUIRED.to_owned(),
                 default => format!("default: {default}"),
             };
-            // Markdown's code marks mean nothing in a terminal.
+            // The descriptions are Markdown; a terminal does not render backticks.
             let about = format!("{about} [{default}]").replace('`', "");
             let _ = writeln!(text, "  {key}\n{}\n", wrapped(&about, INDENT, width));
         }

@@ -1,4 +1,4 @@
-//! Reloads the configuration of `serve`: on SIGHUP, and when the configuration file, or a file that it names, has changed.
+//! Reloads the configuration of `serve` on SIGHUP, and when the configuration file or a file that it refers to changes.
 
 use std::{future::pending, time::Duration};
 
@@ -12,10 +12,10 @@ use super::systemd::Notifier;
 use toolwire_config::FileWatch;
 use toolwire_gateway::{ReloadReason, Reloads};
 
-/// Interval between checks of the files. A change is loaded once it has been seen twice.
+/// Interval between checks of the files. A change is loaded after two checks have seen it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Reloads the configuration whenever there is a reason, until the future is dropped. The server logs the outcome.
+/// Reloads the configuration whenever necessary, until the future is dropped. The server logs the outcome.
 pub(super) async fn run(reloads: &Reloads, hangups: Signal, watch: Option<FileWatch>, systemd: &Notifier) {
     tokio::join!(on_signal(reloads, hangups, systemd), on_change(reloads, watch));
 }
@@ -35,7 +35,7 @@ async fn on_change(reloads: &Reloads, watch: Option<FileWatch>) {
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while let Some(mut looking) = watch.take() {
         looks.tick().await;
-        // The disk may be slow.
+        // Reading the files may block.
         let looked = spawn_blocking(move || (looking.has_changed(), looking)).await;
         if let Ok((has_changed, looked)) = looked {
             watch = Some(looked);
@@ -43,7 +43,7 @@ async fn on_change(reloads: &Reloads, watch: Option<FileWatch>) {
                 let _ = reloads.reload(ReloadReason::FileChanged).await;
             }
         }
-        // The new configuration may name other files.
+        // The new configuration may refer to other files.
         if let Some(watch) = &mut watch {
             watch.follow(&reloads.config());
         }

@@ -37,7 +37,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     let fixtures = match Fixture::load_all(&args.paths) {
         Ok(fixtures) => fixtures,
@@ -46,13 +45,12 @@ pub(super) fn run(args: Args) -> ExitCode {
     match report(&args, &fixtures) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        // The reader has closed the output.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => failed(error, None),
     }
 }
 
-/// Shows the outcome of each fixture, and returns the number of fixtures that differ.
+/// Prints the result for each fixture, and returns how many fixtures differ.
 fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     let played: Vec<_> = fixtures.iter().map(|(_, fixture)| fixture).collect();
     let findings = check_all(&played, args.splits);
@@ -102,7 +100,7 @@ fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
     }
 }
 
-/// Writes the output for the uncut body as the expectation.
+/// Makes the current output, with the input in one piece, the fixture's expected output.
 fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
     let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
     let answer = fixture.assemble(&played).answer.into_expectation(fixture);

@@ -10,7 +10,7 @@ use std::{
 use super::output::{Failed, failed, in_file, results};
 use toolwire_gateway::observe::terminal;
 
-/// Stands for standard output.
+/// The file name that stands for stdout.
 pub(super) const STDOUT: &str = "-";
 
 /// Where a report goes.
@@ -29,8 +29,8 @@ pub(super) struct ReportFlags {
 }
 
 impl ReportFlags {
-    /// Writes a report's `json` and `page` to the requested files, and its `table`, which gets the width of the
-    /// terminal, to stdout unless one of them goes there. Returns `status`, or the status for failed work.
+    /// Writes `json` and `page` to the files given by the options. Prints `table`, which is called with the width of the
+    /// terminal, unless one of them goes to stdout. Returns `status`, or [`ExitCode::FAILURE`] if writing fails.
     pub(super) fn write(
         &self,
         status: ExitCode,
@@ -54,7 +54,7 @@ impl ReportFlags {
     }
 }
 
-/// Parses a time that is longer than zero.
+/// Parses a duration greater than zero.
 pub(super) fn duration(text: &str) -> Result<Duration, Failed> {
     match humantime::parse_duration(text) {
         Ok(time) if time.is_zero() => Err("it must be longer than zero".into()),

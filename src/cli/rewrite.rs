@@ -1,4 +1,4 @@
-//! `toolwire rewrite`: a filter from an upstream's stream to a client's.
+//! `toolwire rewrite`: a filter that turns an upstream's stream into a client's.
 
 use std::{
     fs::{self, File},
@@ -28,7 +28,6 @@ use toolwire_pipeline::{
     rules::Rules,
 };
 
-/// Headings of the help.
 const STREAMS: &str = "Streams";
 const CALLS: &str = "Tool calls";
 
@@ -88,7 +87,7 @@ enum Stop {
     Usage(Failed),
     /// The work failed: status 1.
     Work(Failed),
-    /// The reader has closed the output: status 0.
+    /// The output was closed by its reader: status 0.
     Unread,
 }
 
@@ -107,7 +106,6 @@ impl From<Failed> for Stop {
     }
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     let done = match args.split {
         Some(Splits::Every) => check(&args),
@@ -147,14 +145,14 @@ fn filter(args: &Args) -> Result<(), Stop> {
             pass_on(&mut out, &mut stdout)?;
         }
     }
-    // There is no upstream that could be asked again.
+    // There is no upstream to retry.
     pipeline.end(&mut out);
     let failed = end(&mut pipeline, conversation.stream, &mut out);
     pass_on(&mut out, &mut stdout)?;
     failed.map_or(Ok(()), |message| Err(Stop::Work(message.into())))
 }
 
-/// Writes all available output immediately: a filter must not hold back what is certain.
+/// Writes and flushes all output so far: a filter must not hold back output that is ready.
 fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
     if !out.is_empty() {
         stdout.write_all(out)?;
@@ -164,7 +162,7 @@ fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the output with the failure, if there is one, and returns the failure's message.
+/// If the pipeline has failed, writes the failure in the client's dialect and returns its message.
 fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<String> {
     let failure = pipeline.failure()?.clone();
     if stream {
@@ -178,10 +176,11 @@ fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<Stri
     })
 }
 
-/// Maximum number of bytes processed for all cuts in two together: up to 16 KiB of input, every cut is tried.
+/// Maximum number of bytes to process for all two-piece splits together. For inputs of up to 16 KiB, every such split is
+/// tried.
 const SPLIT_BUDGET: usize = 256 << 20;
 
-/// Reads the complete input and tries every split.
+/// Reads the complete input, and checks that every split gives the same output.
 fn check(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let mut upstream = Vec::new();
@@ -202,7 +201,6 @@ fn check(args: &Args) -> Result<(), Stop> {
         expect_stream: None,
     };
     if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
-        // The message has several lines.
         finding.to_string().lines().for_each(|line| eprintln!("{}", escaped(line)));
         let message = "split this way, the stream gives a different result than in one piece";
         return Err(Stop::Work(message.into()));
@@ -241,7 +239,7 @@ impl Args {
         }
     }
 
-    /// Returns the rules with which `serve` would read a response of `model`.
+    /// The rules that `serve` would use to read a response from `model`.
     fn settings(&self, model: &str) -> Result<Rules, Failed> {
         let tools = match self.tools.as_str() {
             "native" => ToolStyle::Native,
@@ -266,7 +264,7 @@ impl Args {
         Ok(config::settings_for(&settings, tools, None, KnownFormats::built_in(), model).into_owned())
     }
 
-    /// The client's request, with the tools of `--declare` appended to its own.
+    /// Reads the client's request, if given, and adds the tools of `--declare`.
     fn conversation(&self) -> Result<Conversation, Failed> {
         let declared =
             self.declare.iter().map(|name| json!({"type": "function", "function": {"name": name}}));

@@ -35,7 +35,6 @@ pub(crate) struct Args {
     pub upstream: UpstreamFlags,
 }
 
-/// Runs the command.
 pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     match args.upstream.load_or_say(log_format) {
         Ok(config) => until_terminated(config, None, log_format),
@@ -43,11 +42,11 @@ pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     }
 }
 
-/// Serves until a signal to stop arrives, and then until open responses have ended; a second signal ends them
-/// immediately. `tap`, if there is one, observes the exchanges.
+/// Serves until a termination signal arrives, and then waits for open responses to end; a second signal aborts them.
+/// `tap` observes the exchanges.
 pub(super) fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
     open_files::allow_all();
-    // The first thread of the server; it starts the others.
+    // This is the server's first thread, which starts the others.
     let served = block_on(Builder::new_current_thread(), serve(Arc::new(config), tap, log_format));
     match served.map_err(Failed::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,13 +55,13 @@ pub(super) fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_fo
 }
 
 async fn serve(config: Arc<Config>, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> Result<(), Failed> {
-    // The handlers must be installed before the announcement: its reader may send a signal immediately.
+    // Install the handlers before the announcement, since whoever reads it may send a signal immediately.
     let (once, twice, hangups) = (terminated(1)?, terminated(2)?, signal(SignalKind::hangup())?);
     let (systemd, sockets) = (Notifier::from_env(), systemd::sockets()?);
     let watch = FileWatch::new(&config).filter(|_| tap.is_none());
     let (server, admin) = admin::bind(Arc::clone(&config), tap, sockets)?;
     admin.offer_bench(Arc::new(UpstreamBench));
-    // The code must not be in a log, which other people may read later.
+    // The code must not end up in a log that other people can read.
     let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
     let code = is_read_by_a_person.then(|| admin.sign_in_code()).flatten();
     let (addresses, hosted) = (server.addresses(), server.hosted_tools());
@@ -71,7 +70,7 @@ async fn serve(config: Arc<Config>, tap: Option<Arc<dyn Tap>>, log_format: LogFo
     let (begin, begun) = oneshot::channel();
     let stopped = async {
         once.await;
-        // Notified here, since a server without open streams ends immediately.
+        // Notify systemd first: a server without open streams stops immediately.
         systemd.stopping();
         let _ = begin.send(());
     };

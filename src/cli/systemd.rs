@@ -1,5 +1,5 @@
-//! Communication between systemd and `serve`: sockets that systemd has opened (`sd_listen_fds(3)`), and the state of the
-//! server (`sd_notify(3)`). Without systemd, all of it does nothing.
+//! Connects `serve` with systemd: takes over sockets that systemd has opened (`sd_listen_fds(3)`), and reports the server's
+//! state (`sd_notify(3)`). Without systemd, this does nothing.
 
 #[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
@@ -16,10 +16,10 @@ use listenfd::ListenFd;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::interval;
 
-/// Interval between requests for more time to stop.
+/// How often to ask systemd for more time to stop.
 const EXTENSION: Duration = Duration::from_secs(10);
 
-/// The reason why an inherited socket, with this number, cannot be used.
+/// Why an inherited socket cannot be used. The field is the socket's number.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketError {
     #[error("the inherited socket {0} is missing")]
@@ -28,12 +28,12 @@ pub(super) enum SocketError {
     NotTcp(usize, #[source] io::Error),
 }
 
-/// Returns the listening sockets passed to this process (`LISTEN_FDS`, if `LISTEN_PID` names this process). Removes the
-/// variables, so that child processes do not take the sockets for theirs. Must be called before other threads start, since
-/// they might read the environment.
+/// Returns the listening sockets passed to this process (`LISTEN_FDS`, if `LISTEN_PID` is this process). Removes both
+/// variables, so that child processes do not try to use the sockets. Must be called before other threads start, since they
+/// might read the environment.
 ///
 /// # Errors
-/// One of them is not a TCP socket.
+/// A socket is missing, or is not a TCP socket.
 pub(super) fn sockets() -> Result<Vec<TcpListener>, SocketError> {
     let mut inherited = ListenFd::from_env();
     let sockets = (0..inherited.len()).map(|number| match inherited.take_tcp_listener(number) {
@@ -44,21 +44,19 @@ pub(super) fn sockets() -> Result<Vec<TcpListener>, SocketError> {
     sockets.collect()
 }
 
-/// Maximum wait for room in systemd's queue, for a message that must not be lost. systemd reads the messages of all units
-/// from this queue.
+/// How long a message that must not be lost waits for room in systemd's queue, which all units share.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Notifies systemd of the server's state.
+/// Reports the server's state to systemd.
 #[derive(Debug)]
 pub(super) struct Notifier(Option<Sockets>);
 
-/// The sockets for messages to systemd.
 #[derive(Debug)]
 struct Sockets {
     address: SocketAddr,
-    /// For messages that must not be lost.
+    /// For messages that must not be lost: waits for room in the queue.
     patient: UnixDatagram,
-    /// For messages that are repeated anyway: they must not delay anything.
+    /// For messages that are repeated anyway: drops them if the queue is full.
     hasty: UnixDatagram,
 }
 
@@ -78,7 +76,7 @@ impl Sockets {
 }
 
 impl Notifier {
-    /// Creates a notifier for the socket that `NOTIFY_SOCKET` names, if it is set.
+    /// Creates a notifier for the socket in `NOTIFY_SOCKET`. If the variable is not set, the notifier does nothing.
     pub(super) fn from_env() -> Self {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Self(None) };
         let address = match name.as_encoded_bytes().split_first() {
@@ -99,7 +97,7 @@ impl Notifier {
         self.tell(&format!("READY=1\nSTATUS=Serving, configuration {generation}"));
     }
 
-    /// Reports that the configuration is being reloaded. [`Notifier::ready`] follows.
+    /// Reports that the configuration is being reloaded. Must be followed by [`Notifier::ready`].
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
@@ -112,7 +110,7 @@ impl Notifier {
         self.tell(&format!("STOPPING=1\n{}\nSTATUS=Open streams may end", extension()));
     }
 
-    /// Repeatedly asks for more time to stop, since the server ends by itself.
+    /// Asks for more time to stop, again and again, until dropped: the server limits the time itself.
     pub(super) async fn extend(&self) {
         let mut ticks = interval(EXTENSION);
         loop {
@@ -121,7 +119,7 @@ impl Notifier {
         }
     }
 
-    /// Repeatedly reports that the server is alive, if systemd expects it (`WATCHDOG_USEC`).
+    /// Reports that the server is alive, twice per watchdog interval (`WATCHDOG_USEC`), until dropped.
     pub(super) async fn watchdog(&self) {
         let variable = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
         let is_ours = variable("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -147,7 +145,7 @@ fn extension() -> String {
     format!("EXTEND_TIMEOUT_USEC={}", (EXTENSION * 3).as_micros())
 }
 
-/// The address of an abstract socket, which is not in the file system.
+/// The address of an abstract socket, which has a name but no file.
 #[cfg(target_os = "linux")]
 fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
@@ -171,7 +169,7 @@ mod tests {
         let systemd = UnixDatagram::bind(&path).unwrap();
         systemd.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let sockets = Sockets::to(SocketAddr::from_pathname(&path).unwrap()).unwrap();
-        // More messages than the queue can hold.
+        // Fill the queue.
         (0..1000).for_each(|_| sockets.send(&sockets.hasty, "WATCHDOG=1"));
         let notifier = Notifier(Some(sockets));
         let told = thread::spawn(move || notifier.ready(1));

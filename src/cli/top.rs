@@ -1,7 +1,7 @@
-//! `toolwire top`: shows the responses in progress of a running server, and the figures of its last minute.
+//! `toolwire top`: shows a running server's responses in progress and its statistics for the last minute.
 //!
-//! It reads `/admin/streams`. The event feed has the same facts, but toolwire asks the feed's readers for permissions,
-//! which `top` cannot grant.
+//! It reads `/admin/streams`. The event feed has the same information, but toolwire asks the feed's readers to approve tool
+//! calls, which `top` cannot do.
 
 mod screen;
 mod snapshot;
@@ -37,7 +37,7 @@ use super::{
 use toolwire_gateway::{observe::terminal, terminated};
 use toolwire_net::untrusted_text::printable_json;
 
-/// Delay before connecting again.
+/// Delay before reconnecting.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Options of `top`.
@@ -53,7 +53,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Why the command ends.
 #[derive(Debug, thiserror::Error)]
 enum TopError {
     #[error(transparent)]
@@ -63,13 +62,12 @@ enum TopError {
     Output(#[from] io::Error),
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let source = match Source::new(&args.server) {
         Ok(source) => source,
         Err(why) => return refused(why, None),
     };
-    // A thread may still be waiting for a key press, and is not waited for.
+    // Does not wait for the thread that reads keys, which may still be blocked.
     let shown = block_on(Builder::new_current_thread(), show(args, &source)).map_err(TopError::Output);
     let server = &args.server.server;
     match shown.flatten() {
@@ -111,7 +109,7 @@ fn read(json: &Value) -> Result<Snapshot, SourceError> {
     })
 }
 
-/// Writes a line for each snapshot, until the server, the reader or a signal ends it.
+/// Writes one line per snapshot, until the server disconnects, the output is closed, or a signal arrives.
 async fn write_json(first: Value, snapshots: &mut Snapshots, once: bool) -> Result<ExitCode, TopError> {
     let mut ended = Box::pin(terminated(1)?);
     let mut next = first;
@@ -133,7 +131,7 @@ async fn write_json(first: Value, snapshots: &mut Snapshots, once: bool) -> Resu
     }
 }
 
-/// Shows the snapshots on the terminal until a key press or a signal. If the server goes away, waits for it to return.
+/// Shows the snapshots on the terminal until the user quits or a signal arrives. Reconnects if the connection is lost.
 async fn watch(args: &Args, source: &Source, snapshots: Snapshots, first: Snapshot) -> Result<(), TopError> {
     let (mut ended, mut hangups) = (Box::pin(terminated(1)?), signal(SignalKind::hangup())?);
     let mut resized = signal(SignalKind::window_change())?;
@@ -162,7 +160,7 @@ async fn watch(args: &Args, source: &Source, snapshots: Snapshots, first: Snapsh
     }
 }
 
-/// The next snapshot. Opens a new connection if there is none.
+/// Reads the next snapshot, connecting first if necessary.
 async fn advance(source: &Source, snapshots: &mut Option<Snapshots>) -> Result<Snapshot, SourceError> {
     let open = match snapshots {
         Some(open) => open,

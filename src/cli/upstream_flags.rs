@@ -9,7 +9,6 @@ use toolwire_config as config;
 use toolwire_config::{Config, Loaded, Overrides, Problem, Problems, Severity};
 use toolwire_gateway::observe::untrusted_text::escaped;
 
-/// Headings of the help.
 const SERVED: &str = "Upstream";
 const CLIENTS: &str = "Clients";
 const CALLS: &str = "Tool calls";
@@ -62,15 +61,15 @@ impl UpstreamFlags {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// All problems in it.
+    /// The configuration is wrong. The error lists all its problems.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         config::load(&self.overrides(), &|name| env::var(name).ok())
     }
 
-    /// Reads the configuration and reports its problems on stderr, in the format `log_format`.
+    /// Reads the configuration and reports its problems on stderr in `log_format`.
     ///
     /// # Errors
-    /// The exit status for a wrong configuration.
+    /// The configuration is wrong. The error is the exit status.
     pub(crate) fn load_or_say(&self, log_format: LogFormat) -> Result<Config, ExitCode> {
         let (problems, config) = match self.load() {
             Ok(Loaded { config, warnings }) => (warnings, Ok(config)),
@@ -101,13 +100,12 @@ impl UpstreamFlags {
     }
 }
 
-/// Reports the problems of a wrong configuration as text, and returns the status for it.
+/// Reports the problems of a configuration as text, and returns the exit status for wrong input.
 pub(super) fn refused(Problems(problems): &Problems) -> ExitCode {
     say(problems);
     WRONG_INPUT.into()
 }
 
-/// Reports problems of a configuration as text.
 pub(super) fn say(problems: &[Problem]) {
     problems.iter().for_each(|problem| eprintln!("{}", escaped(&problem.to_string())));
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -117,15 +115,15 @@ pub(super) fn say(problems: &[Problem]) {
     }
 }
 
-/// Whether a key is on the command line itself, where other users of the machine can read it: it is not a reference,
-/// and not the value of the environment variable `name`.
+/// Whether a key was typed on the command line, where other users of the machine can read it. It was not if it is a
+/// reference, or the value of the environment variable `name`.
 pub(super) fn is_typed(key: &SecretString, name: &str) -> bool {
     let key = key.expose_secret();
     let is_reference = key.starts_with("env:") || key.starts_with("file:");
     !is_reference && env::var(name).is_ok_and(|value| value == key).not()
 }
 
-/// Keeps the value out of debug output.
+/// Parses a secret, which debug output does not show.
 pub(super) fn secret(value: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(value))
 }

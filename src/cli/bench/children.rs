@@ -1,7 +1,6 @@
-//! [`Child`]: a toolwire process that the bench starts: the mock, and the proxy in front of it.
+//! [`Child`]: a mock or proxy that the bench runs as a child process.
 //!
-//! The mock and the proxy are separate processes, so that the proxy's CPU time and memory can be measured. They
-//! end with the bench.
+//! Each has its own process, so that the proxy's CPU time and memory can be measured.
 
 use std::{
     env,
@@ -13,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// Time limit for a child to print its address.
+/// How long a child may take to print its address.
 const START: Duration = Duration::from_secs(20);
 
-/// A server process.
+/// A server process, killed on drop.
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
@@ -25,8 +24,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `toolwire` with these arguments, `--listen` on a free port, and this standard input, and waits until
-    /// it listens. Settings in the environment do not apply to the child.
+    /// Runs this executable with `arguments`, listening on a free port and with `input` on stdin, and waits until it
+    /// listens. The child does not inherit `TOOLWIRE_*` variables.
     pub(super) fn start<A>(arguments: impl IntoIterator<Item = A>, input: &str) -> io::Result<Self>
     where
         A: AsRef<OsStr>,
@@ -44,7 +43,7 @@ impl Child {
             ears.write_all(input.as_bytes())?;
         }
         let (tell, told) = mpsc::channel();
-        // Its stderr is read to the end, since the child would block otherwise.
+        // Keep reading stderr: if the pipe filled up, the child would block.
         thread::spawn(move || {
             for line in said.into_iter().flat_map(|said| BufReader::new(said).lines()).map_while(Result::ok) {
                 let _ = tell.send(line);
@@ -73,7 +72,7 @@ impl Drop for Child {
     }
 }
 
-/// Returns scheme, host and port of the address in a server's announcement.
+/// Extracts the scheme, host and port from a line of a server's announcement.
 fn address(line: &str) -> Option<&str> {
     const SCHEME: &str = "http://";
     let found = line.get(line.find(SCHEME)?..)?;

@@ -196,7 +196,7 @@ pub(super) struct MockFlags {
 }
 
 impl MockFlags {
-    /// The pace of a mock that serves fixtures or generates responses.
+    /// The pace given by the options. The default depends on whether the mock serves fixtures or generates responses.
     pub(super) fn pace(&self, fixtures: bool) -> Pace {
         const GAP: Duration = Duration::from_millis(2);
         match (self.pace, fixtures) {

@@ -11,12 +11,10 @@ use toolwire_lab::{
 };
 use toolwire_pipeline::dialect;
 
-/// Why the toolwire that the bench starts can only be measured in the chat dialect.
 const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAME=URL, such as a mock: start \
     `toolwire mock --generate` and give --target mock=http://127.0.0.1:8788/v1. Without a target a toolwire is started \
     and measured, and its clients speak chat";
 
-/// The mock and the toolwire that were started for the run.
 #[derive(Debug, Default)]
 pub(super) struct StartedServers {
     pub(super) targets: Vec<Target>,
@@ -25,15 +23,15 @@ pub(super) struct StartedServers {
 }
 
 impl StartedServers {
-    /// Starts the servers: the target *direct* is the mock, and *toolwire* is the proxy in front of it. If the dialect
-    /// of an upstream's fixtures differs from the client's, there is no direct target.
+    /// Starts a mock, which becomes the target *direct*, and a proxy in front of it, the target *toolwire*. There is no
+    /// direct target if the replayed fixtures are not in the clients' dialect.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
         if args.dialect != Dialect::Chat {
             return Err(NEEDS_TARGET.into());
         }
         let upstream = upstream(args, fixtures)?;
         let mock = Child::start(mock_arguments(args), "")?;
-        // Otherwise its log lines would be measured too.
+        // At the default level, the cost of logging would be measured too.
         let serve = ["serve", "--log-level=warn", "--config=/dev/stdin"].into_iter();
         let serve = serve.chain(args.serve.iter().map(String::as_str));
         let proxy = Child::start(serve, &configuration(upstream, &mock.address))?;
@@ -50,7 +48,7 @@ impl StartedServers {
     }
 }
 
-/// The dialect between the mock and the started toolwire.
+/// The dialect that the mock serves.
 fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Failed> {
     let Some(first) = fixtures.first() else { return Ok(args.mock.upstream) };
     match fixtures.iter().find(|fixture| fixture.from.dialect() != first.from.dialect()) {
@@ -63,9 +61,9 @@ fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Faile
     }
 }
 
-/// The configuration of the started toolwire: the defaults, but with enough slots for all streams.
+/// The proxy's configuration: the defaults, but with enough upstream slots for all streams.
 fn configuration(dialect: dialect::Dialect, mock: &str) -> String {
-    // Lumo's own path begins at the root.
+    // Lumo's paths start at the root.
     let base = if dialect == dialect::Dialect::Chat { "/v1" } else { "" };
     format!(
         "[[upstreams]]\nname = \"mock\"\ndialect = \"{dialect}\"\nbase_url = \"{mock}{base}\"\n\
@@ -73,7 +71,6 @@ fn configuration(dialect: dialect::Dialect, mock: &str) -> String {
     )
 }
 
-/// The command line of the mock.
 fn mock_arguments(args: &Args) -> Vec<String> {
     let paths = &args.prompts.replay;
     let pace = match args.mock.pace(!paths.is_empty()) {
@@ -94,8 +91,8 @@ fn mock_arguments(args: &Args) -> Vec<String> {
     arguments
 }
 
-/// Creates a mock in this process. It generates its responses even if fixtures are replayed, since the bench may not
-/// be able to read their dialect.
+/// Starts the baseline: a mock in this process. It always generates its responses, since the bench may be unable to read
+/// the dialect of replayed fixtures.
 pub(super) fn baseline(flags: &MockFlags) -> Result<Target, Failed> {
     let pace = match flags.pace(false) {
         Pace::Every(gap) => Some(gap),

@@ -75,10 +75,10 @@ pub(super) struct VariantFlags {
 }
 
 impl VariantFlags {
-    /// The wordings.
+    /// Expands `--wordings`.
     ///
     /// # Errors
-    /// One of them is not a wording.
+    /// A name is not a wording.
     pub(super) fn wordings(&self) -> Result<Vec<Wording>, Failed> {
         let names = self.wordings.iter().flat_map(|name| match name.as_str() {
             "all" => ALL_WORDINGS.to_vec(),

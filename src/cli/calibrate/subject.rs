@@ -1,4 +1,4 @@
-//! [`Subject`]: the model that is calibrated, and the configuration for it.
+//! [`Subject`]: the model to calibrate, and its configuration.
 
 use std::{
     env,
@@ -29,30 +29,30 @@ use toolwire_lab::calibrate::{
 };
 use toolwire_pipeline::{format::KnownFormats, wire::suggest::suggest};
 
-/// Formats of `--formats auto`, one of each family, in addition to those that the model's name implies.
+/// The formats that `--formats auto` tries besides those implied by the model's name: one per family.
 const FAMILIES: [&str; 9] =
     ["hermes", "bare", "fenced", "pre", "llama3_json", "mistral", "qwen3_coder", "pythonic", "react"];
 
-/// The model that is calibrated.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// The given configuration, but listening on loopback.
+    /// The user's configuration, changed to listen on loopback only.
     config: Config,
-    /// The entry of `[[models]]` that is calibrated.
+    /// The `[[models]]` entry to calibrate.
     model: Model,
     /// The model's name at the upstream.
     pub(super) upstream_name: String,
-    /// The file that contains the entry.
+    /// The file that contains the entry, if it comes from a file.
     file: Option<PathBuf>,
-    /// The upstream's entry, if flags describe it.
+    /// The `[[upstreams]]` entry, if the upstream was given by options.
     upstream_entry: Option<Table>,
 }
 
 impl Subject {
-    /// Reads the configuration, and finds the model's name. `timeout` limits the upstream's response.
+    /// Reads the configuration and determines the model. If the upstream must be asked for its models, it may take up to
+    /// `timeout` to respond.
     ///
     /// # Errors
-    /// The exit status, if there is no model to calibrate. The reason has been reported.
+    /// There is no model to calibrate. The reason has been reported, and the error is the exit status.
     pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, ExitCode> {
         let mut config = load(args)?;
         config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
@@ -74,12 +74,11 @@ impl Subject {
         Ok(Self { config, model, upstream_name, file, upstream_entry })
     }
 
-    /// The upstream's base URL.
     pub(super) fn url(&self) -> String {
         self.model.upstream.base_url.to_string()
     }
 
-    /// Returns the formats that `names` stand for, without repetitions.
+    /// Expands `all` and `auto` in a list of formats, and removes duplicates.
     pub(super) fn formats(&self, names: &[String]) -> Result<Vec<String>, Failed> {
         let known: &KnownFormats = &self.config.formats;
         let taught: Vec<_> =
@@ -110,7 +109,7 @@ impl Subject {
         Ok(formats)
     }
 
-    /// The configuration with one model for each variant, named by its label.
+    /// The configuration with one model per variant. Each model is named after its variant's label.
     pub(super) fn with_variants(&self, variants: &[Variant]) -> Result<Config, Problems> {
         let mut base = self.base()?;
         base.insert("upstream_name".to_owned(), Value::String(self.upstream_name.clone()));
@@ -118,8 +117,8 @@ impl Subject {
         self.config.with_models(entries, self.file.as_deref(), &|name| env::var(name).ok())
     }
 
-    /// Returns the configuration of a variant as a user would write it: the model's entry, after the upstream's entry
-    /// if flags describe it.
+    /// Formats a variant as TOML for the user to copy: the model's entry, preceded by the upstream's entry if the upstream
+    /// was given by options.
     pub(super) fn entry(&self, variant: &Variant) -> String {
         let name = if self.model.is_wildcard() { &self.upstream_name } else { &self.model.name };
         let mut base = self.base().unwrap_or_default();
@@ -134,7 +133,7 @@ impl Subject {
         toml::to_string(&root).unwrap_or_default()
     }
 
-    /// The keys of the model's entry that no variant sets.
+    /// The keys of the model's entry that are the same in all variants.
     fn base(&self) -> Result<Table, Problems> {
         let own = self.config.own_keys(&self.model, self.file.as_deref())?;
         let upstream = ("upstream".to_owned(), Value::String(self.model.upstream.name.clone()));
@@ -145,7 +144,6 @@ impl Subject {
     }
 }
 
-/// Reports that the command line or the configuration is wrong.
 fn wrong(error: impl Display) -> ExitCode {
     refused(error, Some(DESCRIBED))
 }
@@ -171,7 +169,7 @@ fn load(args: &UpstreamArgs) -> Result<Config, ExitCode> {
     }
 }
 
-/// The entry of `[[models]]` for the model `name`, or the only one.
+/// Finds the `[[models]]` entry for the model `name`. Without a name, returns the entry if there is only one.
 fn entry<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c Model, ExitCode> {
     let names: Vec<_> = config.models.iter().map(|model| model.name.as_str()).collect();
     match (name, config.models.as_slice()) {
@@ -186,7 +184,8 @@ fn entry<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c Model, ExitCo
     }
 }
 
-/// The upstream with timeouts of at least `timeout`: on a small machine, a model may read long instructions slowly.
+/// Raises the upstream's timeouts to at least `timeout`: on a small machine, a model may take long to process the
+/// instructions.
 fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
     let mut patient = upstream.clone();
     let timeouts = &mut patient.timeouts;
@@ -195,7 +194,7 @@ fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
     patient
 }
 
-/// The only model that the upstream lists.
+/// Asks the upstream for its models, and returns the name if there is only one.
 async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result<String, ExitCode> {
     let listing = Config { models: vec![model.clone()], ..config.clone() };
     let names = run::models(&listing, timeout).await;
@@ -215,7 +214,7 @@ async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result
     }
 }
 
-/// The entry of an upstream that flags describe. It never contains the key itself, only a reference to it.
+/// Builds the `[[upstreams]]` entry for an upstream given by options. It refers to the key, but never contains it.
 fn upstream_entry(args: &UpstreamArgs, upstream: &Upstream) -> Table {
     let mut entry = Table::new();
     let mut put = |key: &str, value: String| entry.insert(key.to_owned(), Value::String(value));

@@ -13,7 +13,7 @@ use toolwire_gateway::{
     observe::untrusted_text::escaped,
 };
 
-/// Tests the upstreams and prints a line for each. `warnings` are the warnings about the configuration.
+/// Tests the upstreams and prints one line for each, after the `warnings` about the configuration.
 pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitCode {
     let found = match block_on(Builder::new_current_thread(), examine(config)) {
         Ok(found) => found,

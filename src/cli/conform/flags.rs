@@ -109,10 +109,9 @@ pub(super) struct RunFlags {
     pub(super) timeout: Duration,
 }
 
-/// Default of `--cuts`.
 const DEFAULT_CUTS: usize = 24;
 
-/// The value of `--cuts`.
+/// The value of `--cuts`; `all` is [`usize::MAX`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cuts(pub(super) usize);
 
@@ -137,20 +136,19 @@ impl FromStr for Cuts {
 }
 
 impl Args {
-    /// The address on which the mock listens.
     pub(super) fn mock_listen(&self) -> SocketAddr {
         let port = if self.gateway.gateway.is_some() { 8790 } else { 0 };
         self.gateway.mock_listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
-    /// The models that requests name.
+    /// The model to request for each upstream dialect.
     pub(super) fn models(&self) -> Models {
         let by_api = self.gateway.models.iter().filter_map(|(api, name)| Some(((*api)?, name.clone())));
         let all = self.gateway.models.iter().rev().find(|(api, _)| api.is_none());
         Models { all: all.map(|(_, name)| name.clone()), by_api: by_api.collect() }
     }
 
-    /// Returns the command line without the options for choosing cases and clients, without those for results, and
+    /// Formats the command line for repeating a case: without the options that choose cases, clients or outputs, and
     /// without secret values.
     pub(super) fn repeated(&self) -> String {
         fn add(command: &mut String, flag: &str, value: &str) {

@@ -1,4 +1,4 @@
-//! [`Screen`]: two columns that show, in order of time, what the upstream sends and what the client receives.
+//! [`Screen`]: shows in two columns, in chronological order, what the upstream sends and what the client receives.
 
 use std::{
     io::{self, Stdout, Write},
@@ -15,29 +15,28 @@ use toolwire_gateway::observe::{
 use toolwire_lab::fixture::{Answer, assemble};
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// Prefix of a client's line in the narrow layout.
+/// Prefix of the client's lines in the single-column layout.
 const CLIENT: &str = "▶";
 
 /// Width of the time column.
 const TIME: usize = 8;
 /// Width of the gap between columns.
 const GAP: usize = 2;
-/// Maximum widths of the left and the right column.
+/// Maximum widths of the left and right columns.
 const MOST: [usize; 2] = [54, 70];
 /// Minimum width of a column in the two-column layout.
 const LEAST: usize = 24;
 
-/// The layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrangement {
-    /// Upstream left, client right, with the widths of the columns.
+    /// The upstream on the left, the client on the right. The fields are the widths of the columns.
     Beside { left: usize, right: usize },
-    /// Each piece on its own line, with the width of the line.
+    /// Each piece on its own line, which is `columns` wide.
     Below { columns: usize },
 }
 
 impl Arrangement {
-    /// The layout for a terminal of this width.
+    /// Chooses the layout for a terminal that is `width` columns wide.
     fn of(width: usize) -> Self {
         let [most_left, most_right] = MOST;
         let sides = width.saturating_sub(TIME + 2 * GAP);
@@ -50,23 +49,20 @@ impl Arrangement {
     }
 }
 
-/// The column of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The upstream: raw bytes of its stream.
+    /// The piece contains raw bytes of the upstream's stream.
     Upstream,
-    /// The client: the data of one frame.
+    /// The piece is the data of one SSE event.
     Client,
 }
 
-/// A piece that arrived.
+/// The arrival of a piece.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
-    /// Time since the start.
+    /// Time since the start of the demo.
     pub(super) at: Duration,
-    /// The side at which it arrived.
     pub(super) side: Side,
-    /// The piece's text.
     pub(super) data: String,
 }
 
@@ -77,14 +73,14 @@ pub(super) struct Screen {
     is_coloured: bool,
     width: usize,
     arrangement: Arrangement,
-    /// Arrival time of the upstream's piece on the current, unfinished line.
+    /// When the upstream's piece on the current line arrived, if the line is unfinished.
     left: Option<Duration>,
     delays: Vec<Duration>,
     received: String,
 }
 
 impl Screen {
-    /// Creates a screen on stdout, as wide as its terminal.
+    /// Creates a screen on stdout that is as wide as the terminal.
     pub(super) fn new() -> Self {
         let out = io::stdout();
         let is_coloured = terminal::is_coloured(&out);
@@ -112,8 +108,8 @@ impl Screen {
         writeln!(self.out, "{head}")
     }
 
-    /// Draws one moment immediately. A line of the left column stays unfinished, for the client's piece that
-    /// results from it.
+    /// Draws one moment immediately. After an upstream piece the line is left unfinished, so that the resulting client
+    /// piece can be drawn on the same line.
     pub(super) fn draw(&mut self, moment: &Moment) -> io::Result<()> {
         match moment.side {
             Side::Upstream => {
@@ -159,7 +155,7 @@ impl Screen {
         }
     }
 
-    /// Draws the summary.
+    /// Ends the current line and draws the summary.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.end_line()?;
         let Answer { text, calls, results, finish, .. } =
@@ -187,12 +183,11 @@ impl Screen {
         Ok(())
     }
 
-    /// Writes an entry of the summary, wrapped to the width.
     fn tell(&mut self, name: &str, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}", wrapped(&escaped(text), &format!("  {name:<8}  "), self.width))
     }
 
-    /// Prints a command that the user can try.
+    /// Prints a `curl` command to try, and the console's URL.
     pub(super) fn invite(&mut self, proxy: SocketAddr, request: &[u8]) -> io::Result<()> {
         let compact = serde_json::from_slice::<Value>(request).unwrap_or_default().to_string();
         let head = self.paint("1", "The demo stays up until Ctrl-C. Try");
@@ -209,7 +204,7 @@ fn time(at: Duration) -> String {
     format!("{:>8.1}", at.as_secs_f64() * 1e3)
 }
 
-/// The part of a frame that differs from other frames.
+/// Shortens a frame to the part in which it differs from other frames.
 fn gist(frame: &str) -> String {
     let data = frame.trim().strip_prefix("data: ").unwrap_or(frame.trim());
     let Ok(Value::Object(frame)) = serde_json::from_str(data) else { return data.to_owned() };
@@ -227,7 +222,7 @@ fn gist(frame: &str) -> String {
     said.unwrap_or_else(|| data.to_owned())
 }
 
-/// A delta of a call: the call's index and the added content.
+/// Like [`gist`], for a delta of a tool call: its index, and the name or arguments that it adds.
 fn call_gist(delta: &Value) -> Option<String> {
     let call = delta.get("tool_calls")?.get(0)?;
     let (index, function) = (call.get("index")?, call.get("function")?);

@@ -1,7 +1,7 @@
-//! `toolwire demo --tools`: a search that toolwire runs for the model, with a scripted search engine.
+//! `toolwire demo --tools`: toolwire runs a web search for the model, using a scripted search engine.
 //!
-//! The model does not know of tool calls: it writes its call as text. toolwire finds it, asks the engine, gives the results
-//! to the model, and the client gets one response.
+//! The model has no native tool calls, so it writes its call as text. toolwire finds the call, queries the engine, and sends
+//! the results to the model. The client receives a single response.
 
 use std::{convert::Infallible, io, net::SocketAddr, path::Path};
 
@@ -24,10 +24,9 @@ use toolwire_lab::fixture::{
     load::{self, LoadError},
 };
 
-/// The engine's results.
 const FOUND: &str = include_str!("tools/search.json");
 
-/// The model's two responses.
+/// The fixture with the model's two responses.
 pub(super) fn script() -> Result<Fixture, LoadError> {
     let manifest = include_bytes!("tools/fixture.toml");
     let request = include_bytes!("tools/request.json");
@@ -45,7 +44,7 @@ pub(super) fn script() -> Result<Fixture, LoadError> {
     Ok(fixture)
 }
 
-/// A configuration with the model at `upstream`, and a provider whose engine is at `engine`.
+/// Creates a configuration with the model at `upstream` and a search provider at `engine`.
 pub(super) fn configure(
     upstream: SocketAddr,
     engine: SocketAddr,
@@ -58,7 +57,7 @@ pub(super) fn configure(
     config::of_text(text).map_err(|problems| super::told(&problems))
 }
 
-/// Answers every search with the same results, and shows the query.
+/// Serves the same results for every search, and reports each query to the screen.
 pub(super) async fn serve_engine(
     listener: TcpListener,
     moments: UnboundedSender<Moment>,

@@ -1,4 +1,4 @@
-//! [`Screen`]: takes over the terminal for the command, and restores it afterwards.
+//! [`Screen`]: takes over the terminal, and restores it afterwards.
 
 use std::{
     io::{self, IsTerminal, Read, Write},
@@ -8,17 +8,17 @@ use std::{
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// The terminal of stdout, taken over until this is dropped.
+/// The terminal on stdout. Dropping this restores it.
 pub(super) struct Screen {
     before: Termios,
 }
 
 impl Screen {
-    /// Takes over the terminal: alternate screen, no cursor, and keys that arrive without waiting for a line. A panic
-    /// restores the terminal before printing its message.
+    /// Takes over the terminal: switches to the alternate screen, hides the cursor, and makes key presses available at once.
+    /// Installs a panic hook that restores the terminal before the message is printed.
     ///
     /// # Errors
-    /// If stdout is not a terminal.
+    /// Stdout is not a terminal.
     pub(super) fn open() -> io::Result<Self> {
         let before = tcgetattr(io::stdout())?;
         let hook = panic::take_hook();
@@ -35,19 +35,19 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Number of columns and rows.
+    /// The number of columns and rows.
     pub(super) fn size(&self) -> (usize, usize) {
         let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
     }
 
-    /// Shows these lines, which must fit, instead of the previous ones.
+    /// Replaces the screen's content by `lines`, which must fit.
     ///
     /// # Errors
-    /// If the terminal is closed.
+    /// The terminal was closed.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        // The rest of each row is cleared after its line, which avoids flicker.
+        // Clearing each row after its text, not the screen before it, avoids flicker.
         write!(out, "\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))?;
         out.flush()
     }
@@ -59,14 +59,15 @@ impl Drop for Screen {
     }
 }
 
-/// Restores the terminal, which may be closed already.
+/// Restores the terminal. Ignores errors, since it may have been closed.
 fn restore(before: &Termios) {
     let mut out = io::stdout().lock();
     let _ = write!(out, "\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
     let _ = tcsetattr(io::stdout(), OptionalActions::Now, before);
 }
 
-/// The bytes of the pressed keys. Its thread ends with the process, since a read from a terminal cannot be aborted.
+/// Starts a thread that reads key presses, and returns their bytes. The thread lives as long as the process, since a read
+/// from a terminal cannot be aborted.
 pub(super) fn keys() -> UnboundedReceiver<u8> {
     let (keys, pressed) = unbounded_channel();
     if io::stdin().is_terminal() {
@@ -80,7 +81,7 @@ pub(super) fn keys() -> UnboundedReceiver<u8> {
                 }
             }
         };
-        // Without the thread, signals still end the command.
+        // Without the thread, a signal can still end the command.
         let _ = thread::Builder::new().name("keys".to_owned()).spawn(read);
     }
     pressed

@@ -1,15 +1,15 @@
-//! [`Snapshot`]: the shown part of the response of `/admin/streams`.
+//! [`Snapshot`]: the part of the `/admin/streams` response that is shown.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// The responses in progress, and the figures of the last minute.
+/// The responses in progress, and the statistics for the last minute.
 #[derive(Debug, Deserialize)]
 pub(super) struct Snapshot {
     pub(super) version: String,
     pub(super) now: Now,
-    /// Number of all responses, including those that are not listed.
+    /// The number of responses in progress, including those not in `streams`.
     pub(super) count: u64,
     pub(super) streams: Vec<Stream>,
 }

@@ -16,13 +16,12 @@ use crate::cli::{admin_server::AdminServer, output::Failed};
 use toolwire_execution::http::{HttpClient, collected};
 use toolwire_pipeline::wire::sse::{Line, Lines, parse_line};
 
-/// Silence after which the server counts as gone. It sends an event every second.
+/// How long the server may be silent before the connection counts as lost. It normally sends an event every second.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Maximum size of one event, or of an error, in bytes.
+/// Maximum size of an event or error response, in bytes.
 const MAX_EVENT: usize = 8 << 20;
 
-/// The server and the path to read.
 #[derive(Debug)]
 pub(super) struct Source {
     client: HttpClient,
@@ -33,37 +32,36 @@ pub(super) struct Source {
 /// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// Trying again is useless: the error and a hint.
+    /// Retrying would not help. Contains the error and a hint.
     #[error("{0}")]
     Refused(#[source] Failed, &'static str),
-    /// The server cannot be reached.
+    /// The server is unreachable.
     #[error(transparent)]
     Lost(Failed),
 }
 
-/// Hint if the server is not toolwire, or has no admin API.
+/// Hint for a server that is not toolwire or has no admin API.
 pub(super) const NOT_ADMIN: &str =
     "`--server URL` is the address of a toolwire with the table [admin] in its configuration";
-/// Hint if the key is not an admin key.
+/// Hint for a key that is not an admin key.
 const NO_KEY: &str = "`--admin-key KEY` or TOOLWIRE_ADMIN_KEY is one of the `api_keys` in [admin] of the server's configuration";
 
 /// The events of one connection.
 pub(super) struct Snapshots {
     body: Incoming,
     lines: Lines,
-    /// The latest snapshot that has not been taken.
+    /// The latest snapshot that [`Snapshots::next`] has not returned yet.
     latest: Option<Vec<u8>>,
 }
 
 impl Source {
     /// # Errors
-    /// The key cannot be part of a header.
+    /// The key contains characters that a header value must not contain.
     pub(super) fn new(server: &AdminServer) -> Result<Self, &'static str> {
         let (url, authorization) = (server.url("/admin/streams"), server.authorization()?);
         Ok(Self { client: HttpClient::direct(), url, authorization })
     }
 
-    /// Connects.
     pub(super) async fn open(&self) -> Result<Snapshots, SourceError> {
         let mut request = Request::get(&self.url)
             .header(ACCEPT, "text/event-stream")
@@ -106,9 +104,7 @@ fn silent() -> SourceError {
 }
 
 impl Snapshots {
-    /// The next snapshot.
-    ///
-    /// Cancel safe: bytes that were read are kept.
+    /// Waits for the next snapshot. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Value, SourceError> {
         let lost = |why: &str| SourceError::Lost(why.into());
         loop {

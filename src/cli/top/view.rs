@@ -1,7 +1,6 @@
 //! [`View`]: the lines that `toolwire top` shows for a snapshot, fitted to the terminal.
 //!
-//! Others choose the names of models and keys, and the ids. So these texts are escaped, and cut to the width
-//! of their columns.
+//! Model names, key names and ids are chosen by other people, so they are escaped and truncated to their columns.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -10,14 +9,14 @@ use unicode_width::UnicodeWidthChar;
 use super::snapshot::{Now, Percentiles, Snapshot, Stream};
 use toolwire_gateway::observe::{terminal::counted, untrusted_text::escaped};
 
-/// The user's choices.
+/// How the user has chosen to view the table.
 #[derive(Debug, Default)]
 pub(super) struct View {
     sort: Sort,
     is_reversed: bool,
 }
 
-/// The effect of a key.
+/// What a key press does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Nothing,
@@ -57,7 +56,7 @@ impl Sort {
         later.map_or(Self::Age, |(sort, _)| sort)
     }
 
-    /// Sorts the largest number first, and names alphabetically.
+    /// Compares so that the largest numbers come first and names are in alphabetical order.
     fn order(self, a: &Stream, b: &Stream) -> Ordering {
         match self {
             Self::Age => b.ms.cmp(&a.ms),
@@ -80,10 +79,9 @@ pub(super) struct Canvas {
 }
 
 impl View {
-    /// Handles a key press.
     pub(super) fn press(&mut self, key: u8) -> Act {
         match key {
-            // Ctrl-C and Ctrl-D do not send signals here.
+            // In raw mode, Ctrl-C and Ctrl-D arrive as bytes.
             b'q' | 3 | 4 => return Act::Quit,
             b's' => self.sort = self.sort.next(),
             b'r' => self.is_reversed = !self.is_reversed,
@@ -92,7 +90,7 @@ impl View {
         Act::Redraw
     }
 
-    /// Returns the lines for a screen. `lost` tells why there is no newer snapshot.
+    /// Returns the lines of a screen. `lost` says why there is no newer snapshot.
     pub(super) fn screen(
         &self,
         server: &str,
@@ -111,7 +109,7 @@ impl View {
         lines.push(String::new());
         let order = if self.is_reversed { ", reversed" } else { "" };
         let keys = format!("sorted by {}{order}  s: next  r: reverse  q: quit", self.sort.name());
-        // The header of the table and the last line take two rows.
+        // Two rows are for the table's header and the last line.
         let room = canvas.rows.saturating_sub(lines.len() + 2);
         lines.extend(self.table(snapshot, room, canvas));
         lines.truncate(canvas.rows.saturating_sub(1));
@@ -119,7 +117,7 @@ impl View {
         lines
     }
 
-    /// The lines of a report printed once.
+    /// Returns the lines for `--once`.
     pub(super) fn report(&self, server: &str, snapshot: &Snapshot, canvas: Canvas) -> Vec<String> {
         let mut lines = summary(server, snapshot);
         lines.push(String::new());
@@ -151,7 +149,7 @@ fn bold(text: &str) -> String {
     format!("\x1b[1m{text}\x1b[0m")
 }
 
-/// The number of responses, and the figures of the last minute.
+/// The lines above the table: the number of responses, and the statistics for the last minute.
 fn summary(server: &str, snapshot: &Snapshot) -> Vec<String> {
     let Snapshot { version, now, count, streams } = snapshot;
     let Now { requests_per_s, output_tokens_per_s, errors, cancelled, ttft_ms, duration_ms } = now;
@@ -189,7 +187,7 @@ fn number(number: Option<f64>) -> String {
     number.map_or("-".to_owned(), |number| format!("{number:.1}"))
 }
 
-/// Formats a duration in at most six columns, up to 27 hours.
+/// Formats a duration. Up to 27 hours, the result takes at most six columns.
 fn time(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{}ms", time.as_millis()),
@@ -199,13 +197,12 @@ fn time(time: Duration) -> String {
     }
 }
 
-/// A column of the table.
 struct Column {
     title: &'static str,
     is_number: bool,
-    /// Maximum width of the column.
+    /// The column's maximum width.
     widest: usize,
-    /// The weight of the column. If there is no room, the column with the least weight is left out first.
+    /// If the columns do not fit, those with the smallest weights are truncated or left out first.
     weight: u8,
 }
 
@@ -228,7 +225,7 @@ const COLUMNS: [Column; 12] = [
     column("ID", false, 40, 1),
 ];
 
-/// Minimum width of a column that is cut instead of being left out.
+/// A column that would be narrower than this is left out.
 const SHORTEST: usize = 8;
 
 type Row = [String; COLUMNS.len()];
@@ -237,7 +234,7 @@ fn cells(stream: &Stream) -> Row {
     let Stream { id, model, key, client, target, upstream, state, hops, tokens, tokens_per_s, ttft_ms, ms } =
         stream;
     let millis = |millis: u64| time(Duration::from_millis(millis));
-    // The entry is only informative if its name differs from the model's.
+    // Show the target only if it differs from the model.
     let target = if target == model { "" } else { target };
     let text = |text: &str| escaped(text).into_owned();
     [
@@ -256,7 +253,7 @@ fn cells(stream: &Stream) -> Row {
     ]
 }
 
-/// The width of each column; 0 for columns that are left out.
+/// Fits the columns into `room`. Columns that are left out have width 0.
 fn fitted(rows: &[Row], room: usize) -> [usize; COLUMNS.len()] {
     let mut widths = COLUMNS.map(|column| column.title.len());
     for row in rows {
@@ -275,11 +272,11 @@ fn fitted(rows: &[Row], room: usize) -> [usize; COLUMNS.len()] {
         }
         let shown = widths.iter_mut().zip(&COLUMNS).filter(|(width, _)| **width > 0);
         let Some((width, _)) = shown.min_by_key(|(_, column)| column.weight) else { return widths };
-        // Text that is only slightly too wide is cut.
+        // A column that is only slightly too wide is truncated.
         let cut = width.saturating_sub(excess);
         *width = if cut >= SHORTEST { cut } else { 0 };
         if widths.iter().all(|width| *width == 0) {
-            // The last column takes the remaining width.
+            // Not even the most important column fits: truncate it to the available width.
             if let Some((width, _)) = widths.iter_mut().zip(&COLUMNS).max_by_key(|(_, column)| column.weight)
             {
                 *width = room;
@@ -301,8 +298,7 @@ fn line(widths: &[usize; COLUMNS.len()], row: &Row) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// The width of a character. Combining marks count as one column each, since a name may contain any number of
-/// them.
+/// The width of a character. Combining marks count as one column, so that a name cannot hold arbitrarily many of them.
 fn width(char: char) -> usize {
     char.width().unwrap_or(0).max(1)
 }
@@ -311,7 +307,7 @@ fn columns_of(text: &str) -> usize {
     text.chars().map(width).sum()
 }
 
-/// Cuts `text` to at most `room` columns.
+/// Truncates `text` to at most `room` columns.
 fn cut(text: &str, room: usize) -> String {
     if columns_of(text) <= room {
         return text.to_owned();
