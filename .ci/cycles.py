@@ -1,7 +1,7 @@
 """Finds modules that depend on each other: fails if more than three modules of one folder form a cycle.
 
-The compiler keeps crates free of cycles, but not the modules inside a crate. Paths are read from the source text, without
-tests and without macros, and are followed through re-exports.
+The compiler rejects cycles between crates, but not between the modules of a crate. Paths are read from the source text and
+followed through re-exports. Tests and macros are ignored.
 """
 
 import re
@@ -28,7 +28,7 @@ def code(text):
 
 
 def expanded(path):
-    """`a::{b, c::{d}}` as the paths `a::b` and `a::c::d`."""
+    """Splits `a::{b, c::{d}}` into the paths `a::b` and `a::c::d`."""
     prefix, brace, rest = path.strip().partition("{")
     if not brace:
         return [re.sub(r"\s+as\s+\w+$", "", prefix).strip()]
@@ -43,7 +43,7 @@ def expanded(path):
 
 
 def sources(folder):
-    """The code of each module, by the module's path as a tuple."""
+    """Maps each module's path, a tuple, to its code."""
     modules = {}
     for file in folder.rglob("*.rs"):
         path = file.relative_to(folder).with_suffix("").parts
@@ -53,11 +53,11 @@ def sources(folder):
 
 
 def edges(modules):
-    """The modules to which each module refers."""
+    """Maps each module to the modules that it refers to."""
     known = {path[:length] for path in modules for length in range(len(path) + 1)}
 
     def absolute(module, parts):
-        """The path from the crate's root, or `None` for a path into another crate."""
+        """Resolves a path to one from the crate's root, or to `None` if it leads into another crate."""
         base = module
         if parts[0] == "crate":
             base, parts = (), parts[1:]
@@ -96,7 +96,7 @@ def edges(modules):
 
 
 def largest_cycle(graph):
-    """The largest set of nodes that reach each other."""
+    """The largest set of nodes that can all reach each other."""
 
     def reachable(start):
         seen, open_nodes = set(), [start]
@@ -111,7 +111,7 @@ def largest_cycle(graph):
 
 
 def cycles():
-    """The largest cycle in each folder that has one, largest first."""
+    """The largest cycle in each folder, in descending order of size."""
     for source in [ROOT / "src", *sorted(ROOT.glob("crates/*/src"))]:
         modules = sources(source)
         graph = edges(modules)

@@ -1,4 +1,4 @@
-"""What `.ci/gates` and `.ci/linear` share: tools that may have to be installed, builds, callgrind, and what has passed before."""
+"""Shared by `.ci/gates` and `.ci/linear`: installs tools, builds, reads callgrind's output, and remembers what has passed."""
 
 import hashlib
 import json
@@ -12,14 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 
-# What the counts depend on, besides tools.
+# The files that affect the counts.
 COUNTED = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo", "src", "crates", "benches", ".ci/measure.py"]
-# Packages of their own, which are not counted.
+# Separate packages, which do not affect the counts.
 OTHERS = [ROOT / "benches" / name for name in ("hop", "peers", "soak")]
 
 
 class Passed:
-    """Whether a count has passed with the same inputs. Its digest is kept in the target folder."""
+    """Remembers, in the target folder, the digest of the inputs with which a check last passed."""
 
     def __init__(self, name):
         self.file = TARGET / "passed" / name
@@ -34,7 +34,7 @@ class Passed:
         self.digest = digest.hexdigest()
 
     def before(self):
-        """Whether it has; says so."""
+        """Whether the check has passed with the current inputs. If so, prints that it is skipped."""
         if not self.file.exists() or self.file.read_text() != self.digest:
             return False
         print(f"{self.file.name}: not counted: it passed with the same sources and tools before (--if-changed)")
@@ -46,14 +46,14 @@ class Passed:
 
 
 def files(path):
-    """The file, or the files of the folder in a fixed order."""
+    """The file itself, or all files in the folder, in a fixed order."""
     if path.is_dir():
         return [file for each in sorted(path.iterdir()) if each not in OTHERS for file in files(each)]
     return [path] if path.is_file() else []
 
 
 def need(tool, without):
-    """Whether the tool is there; it is installed if it is missing and can be. In CI a missing tool is an error."""
+    """Whether the tool is available. Tries to install a missing tool. In CI, exits if the tool is still missing."""
     if not shutil.which(tool) and shutil.which("apt-get") and os.geteuid() == 0:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.run(["apt-get", "update"], **quiet)
@@ -68,7 +68,7 @@ def need(tool, without):
 
 
 def build(*targets, **variables):
-    """The executables of these targets by name, built with the profile that is counted."""
+    """Builds these targets with the profile `gates`. Returns their executables by name."""
     command = ["cargo", "build", "--locked", "--profile", "gates", *targets]
     command += ["--message-format", "json-render-diagnostics"]
     environment = {**os.environ, **variables}
@@ -82,5 +82,5 @@ def callgrind(out, *more):
 
 
 def instructions(text):
-    """The instructions in the text of a file that callgrind wrote."""
+    """Returns the number of instructions in the text of a callgrind file."""
     return int(re.search(r"^(?:totals|summary): (\d+)", text, re.M)[1])

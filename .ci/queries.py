@@ -1,4 +1,5 @@
-"""Parses the queries of the dashboard and of the alerts. Whether their metrics exist is tested by crates/gateway/src/observe/metrics/dashboard.rs."""
+"""Checks the syntax of the queries in the dashboard and the alerts. crates/gateway/src/observe/metrics/dashboard.rs tests that their
+metrics exist."""
 
 import json
 import re
@@ -12,7 +13,7 @@ GRAFANA = Path(__file__).resolve().parent.parent / "deploy/grafana"
 
 
 def queries():
-    """Each query with the name of what it belongs to."""
+    """Yields each query with the name of its panel or alert."""
     dashboard = json.loads((GRAFANA / "toolwire.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel.get("targets", []):
@@ -25,7 +26,7 @@ def queries():
 
 
 def filled(query):
-    """The query with values in place of Grafana's variables: lengths of time outside of strings, names within."""
+    """Replaces Grafana's variables: built-in ones (`$__…`) by a duration, all others by a name."""
     return re.sub(r"\$\w+", "value", re.sub(r"\$__\w+", "5m", query))
 
 
