@@ -1,7 +1,7 @@
-"""The agents: how each is installed, told where toolwire is, and run without anyone at the keyboard.
+"""The agents: how each is installed, configured to use toolwire, and run non-interactively.
 
-An agent runs with an environment and a home folder of its own, so that neither its settings nor anyone's keys are seen,
-and with everything switched off that would use the network.
+Each agent has its own environment and home folder, so that it sees no existing settings or keys. Everything that would use the
+network is disabled.
 """
 
 import json
@@ -16,7 +16,7 @@ from stand import STAND
 
 MODULES = Path(__file__).parent / "node_modules"
 
-# Seconds that an agent may take; only one that hangs takes that long.
+# Time limit for an agent, in seconds. Only an agent that hangs takes this long.
 TIMEOUT = 90
 
 IS_ARM = platform.machine() in ("aarch64", "arm64")
@@ -24,18 +24,18 @@ SYSTEM = {"linux": "linux", "darwin": "darwin"}[sys.platform]
 
 PROMPT = "Read both files."
 
-# The base URL for SDKs that add `/v1` themselves.
+# The base URL for SDKs that append `/v1` themselves.
 ROOT_URL = STAND["url"].removesuffix("/v1")
 
 
 class Agent:
-    """An agent that speaks the API `api`."""
+    """An agent that uses the API `api`."""
 
     def __init__(self, api):
         self.api = api
 
     def run(self, model, home, work, timeout=TIMEOUT):
-        """Runs the agent in the folder `work`; returns its exit status, None after the timeout, and what it wrote."""
+        """Runs the agent in the folder `work`. Returns its exit status (None after a timeout) and its output."""
         environment = {
             "PATH": f"{MODULES}/.bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(home),
@@ -58,7 +58,7 @@ class Agent:
             status = process.returncode
         except subprocess.TimeoutExpired:
             status = None
-        # What the agent has started and left behind belongs to its session.
+        # Kill the process group, since the agent may have left child processes running.
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -69,7 +69,7 @@ class Agent:
 
 
 class OpenCode(Agent):
-    """opencode, with the AI SDK's provider for each API."""
+    """opencode, which uses the AI SDK's provider for each API."""
 
     shell = "opencode"
 
@@ -99,7 +99,7 @@ class OpenCode(Agent):
 
 
 class Pi(Agent):
-    """pi, with the vendors' own SDKs for each API."""
+    """pi, which uses the vendor's SDK for each API."""
 
     shell = "pi"
 
@@ -157,13 +157,13 @@ stream_max_retries = 0
         )
         name = "codex-" + SYSTEM + ("-arm64" if IS_ARM else "-x64")
         program = MODULES / "@openai" / name / "vendor" / self.TRIPLES[SYSTEM, IS_ARM] / "bin/codex"
-        # Its sandbox needs rights that a container may not have; the folder is a temporary one.
+        # Codex's sandbox needs privileges that a container may lack. The agent only works in a temporary folder.
         options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
         return [program, "exec", *options, PROMPT], {"CLIENTS_KEY": STAND["key"]}
 
 
 class ClaudeCode(Agent):
-    """Claude Code. Its licence reserves all rights, so it is neither installed nor run unless CLAUDE_CODE names a copy."""
+    """Claude Code. Its licence reserves all rights, so it is not installed, and runs only if CLAUDE_CODE is the path of a copy."""
 
     shell = "claude"
     program = os.environ.get("CLAUDE_CODE")

@@ -1,4 +1,4 @@
-"""Whole agents: each runs its own tools, with what the model says through toolwire, until it has an answer."""
+"""Complete agents: each gets the model's responses through toolwire, and runs its own tools until it has an answer."""
 
 import secrets
 
@@ -8,7 +8,7 @@ from stand import STAND
 
 WRITTEN = STAND["agents"]["written"]
 
-# opencode takes half a minute, so each of its APIs meets few upstreams; the other agents meet all.
+# opencode takes half a minute per run, so each of its APIs is tested with few upstreams. Other agents are tested with all.
 FEW = {"chat": ["chat", "lumo-v1"], "messages": ["ollama"], "responses": ["chat"]}
 
 
@@ -23,7 +23,7 @@ def pairs():
 
 @pytest.fixture
 def folders(tmp_path):
-    """A home folder, and a folder with two files whose contents nobody can guess."""
+    """Creates a home folder, and a working folder with two files that have random contents."""
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()

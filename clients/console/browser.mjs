@@ -1,12 +1,12 @@
-// Chromium as the tests use it, and pages in it.
+// Starts Chromium for the tests, and opens pages in it.
 
 import assert from "node:assert/strict";
 
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-  // A name that is no loopback address for the browser, so its pages have no clipboard and no locks: as in a LAN without TLS.
+  // The browser does not treat this name as loopback, so its pages have no clipboard and no locks, as in a LAN without TLS.
   "--host-resolver-rules=MAP console.test 127.0.0.1, MAP evil.example 127.0.0.1"];
 
-// On a loaded machine a launch sometimes ends with SIGSEGV: it is tried again, twice. Nothing else is.
+// On a loaded machine, a launch sometimes ends with SIGSEGV. Only this failure is retried, up to twice.
 export async function open(chromium) {
   for (let left = 2; ; left--) {
     try {
@@ -17,9 +17,8 @@ export async function open(chromium) {
   }
 }
 
-// A page of its own at `url`, in which nothing may go wrong: no error, no violation of the policy, no request to elsewhere.
-//
-// `allowed`: messages of the console that are expected.
+// Opens `url` in a new page. The page must cause no errors, no violations of the content security policy, and no requests to other
+// origins. `allowed` matches console messages that are expected.
 export async function visit(browser, url, { allowed = /^$/, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...options });
   const page = await context.newPage();
@@ -42,12 +41,12 @@ export async function visit(browser, url, { allowed = /^$/, ...options } = {}) {
   };
 }
 
-// The state of the connection that the rail shows.
+// The connection state shown in the rail.
 export const state = (page) => page.locator(".rail .end .state");
 
 export const live = (page) => state(page).getByText("Live", { exact: true }).waitFor();
 
-// What a download has in it.
+// Runs `act`, which starts a download, and returns the download's name and path.
 export async function saved(page, act) {
   const [download] = await Promise.all([page.waitForEvent("download"), act()]);
   return { name: download.suggestedFilename(), path: await download.path() };

@@ -1,5 +1,5 @@
-// Makes the bundle of the page, which the program embeds, of its sources: node bundle.mjs. With --check it writes nothing, and fails if the
-// bundle is not the one of the sources.
+// Bundles the page's sources into the files that the program embeds: node bundle.mjs. With --check, writes nothing, and fails if the
+// bundle is out of date.
 
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
@@ -11,7 +11,8 @@ const folder = path.join(path.dirname(fileURLToPath(import.meta.url)), "../../cr
 const sources = path.join(folder, "page");
 const bundle = path.join(folder, "bundle");
 
-// The files by their names: what browsers load, and the digests of what it was made of, by which `cargo test` sees that it is old.
+// Returns the bundle's files by name: those that browsers load, and the digests of the sources, by which `cargo test` detects an
+// outdated bundle.
 export async function made() {
   const { outputFiles } = await build({
     absWorkingDir: sources,

@@ -1,4 +1,4 @@
-// The page and its connection: several tabs, a server that dies, a session that ends, and plain HTTP in a LAN.
+// The page's connection: several tabs, a server that crashes, a session that expires, and plain HTTP in a LAN.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

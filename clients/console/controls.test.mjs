@@ -1,4 +1,4 @@
-// The controls that no other test uses, in both themes, with toolwire itself behind the page.
+// The controls that no other test uses, in both themes, with a real toolwire as the server.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-// The parts of the page that have no elements.
+// The parts of the page that do not use the DOM.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -98,7 +98,7 @@ test("markup of documents is text unless it is a known element", () => {
 });
 
 test("hostile documents take linear time", () => {
-  // Each would take minutes if it were quadratic.
+  // Each input would take minutes if parsing were quadratic.
   const size = 400_000;
   for (const piece of ["*a ", "[", "`a``b", "![", "_*~~", "](", "<h"]) inline(piece.repeat(size / piece.length));
   for (const piece of [">", "- ", "|a\n", "\n- x\n\n", "#\n", "```\n"]) parse(piece.repeat(size / piece.length));

@@ -1,4 +1,4 @@
-// An MCP server over stdio with one tool, `echo`, which says what it was given. Its log has escapes in it.
+// An MCP server over stdio with one tool, `echo`, which returns its argument. Its log contains terminal escapes.
 
 import { createInterface } from "node:readline";
 

@@ -1,4 +1,4 @@
-// Pages of other sites, in a browser on the machine where toolwire runs without keys: they reach no model and no tool, and read nothing.
+// Pages of other sites, in a browser on the machine where toolwire runs without keys, must not reach models or tools, or read anything.
 
 import assert from "node:assert/strict";
 import http from "node:http";
@@ -18,7 +18,7 @@ after(() => browser?.close());
 const BODY = JSON.stringify({ model: "echo", messages: [{ role: "user", content: "calc, please" }] });
 const PATHS = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/embeddings", "/v1/providers"];
 
-// A server of another site, whose page the browser shows.
+// Serves a page of another site, which the browser opens.
 async function site(t) {
   const server = http.createServer((request, response) => response.writeHead(200, { "content-type": "text/html" }).end("<!doctype html><title>Another site</title><body>"));
   const port = await listen(server);
@@ -37,7 +37,7 @@ async function pageAt(t, url) {
   return page;
 }
 
-// Everything that a page can send without being allowed to, and what it could read of the answers.
+// Sends every kind of request that a page can send without permission. Returns what the page can read of the responses.
 const attack = (page, base) =>
   page.evaluate(
     async ([base, paths, body]) => {
@@ -89,7 +89,7 @@ test("a page of another origin sends what it may: nothing reaches the upstream, 
   assert.deepEqual(own.asked(), []);
   assert.ok(read.every(([, status, text]) => status === 0 && text === ""), JSON.stringify(read));
   assert.equal(await own.calls("calc"), 0);
-  // What is refused here works for programs.
+  // Programs can send the requests that are refused to pages.
   assert.match(await ask(own, "calc, please"), / said:/);
   assert.equal(await own.calls("calc"), 1);
 });
@@ -152,7 +152,7 @@ test("what an upstream has stored becomes no page of toolwire's origin", async (
   t.after(() => own.close());
   const context = await browser.newContext();
   t.after(() => context.close());
-  // Whether a script of the file runs when the browser goes to it.
+  // Whether a script in the file runs when the browser opens the file.
   const runs = async (base, kind) => {
     const page = await context.newPage();
     let ran = false;

@@ -1,5 +1,5 @@
-// Every page in Chromium, in both themes and two widths, with hostile texts: no error, no violation of the policy, no request to elsewhere,
-// nothing that axe finds.
+// Opens every page in Chromium, in both themes and two widths, with hostile texts. There must be no errors, no violations of the
+// content security policy, no requests to other origins, and no findings by axe.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -25,7 +25,7 @@ after(async () => {
 
 const visit = (hash, options) => visitPage(browser, own.url + hash, options);
 
-// What axe finds. It is evaluated by the debugger, so the policy stays as it is.
+// Checks the page with axe. The debugger injects axe, so the content security policy need not allow it.
 async function check(page, where) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"], preload: false }));
@@ -66,7 +66,7 @@ for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
     test(`pages are accessible and fit, ${colorScheme}, ${width} px`, async () => {
       for (const [hash, ready] of Object.entries(VIEWS)) {
-        // What is gone is a 404, which Chromium reports.
+        // Chromium reports the 404 for an exchange that no longer exists.
         const { page, end } = await visit(hash, { colorScheme, viewport: { width, height: 800 }, hasTouch: width < 900, allowed: /status of 404/ });
         await ready(page);
         await page.locator(".question").waitFor();
@@ -78,7 +78,8 @@ for (const colorScheme of ["light", "dark"]) {
   }
 }
 
-// What is faint on purpose, and made so here: figures without a feed, and what comes after the place of a replay or the cut of a text.
+// Deliberately faint content: figures while the feed is disconnected, and what comes after a replay's position or after the cut in a
+// text.
 for (const colorScheme of ["light", "dark"]) {
   test(`what is old or yet to come can be read, ${colorScheme}`, async () => {
     const views = {
@@ -117,7 +118,7 @@ test("hostile texts are shown as texts", async () => {
     const found = await page.evaluate(() => ({
       elements: document.querySelectorAll("img[src='x'], svg[onload], main script, [onerror]").length,
       links: [...document.querySelectorAll("a[href]")].filter((link) => !/^(https?|mailto|blob):/.test(link.href)).length,
-      // Escapes, characters without width, and those that turn the direction of what follows.
+      // Control, zero-width and bidirectional override characters.
       unseen: /[\u0000-\u0008\u001b\u200b\u202e\ufeff]/.exec(document.body.textContent)?.index ?? null,
       outside: document.documentElement.scrollWidth > document.documentElement.clientWidth,
     }));
@@ -159,7 +160,7 @@ test("an exchange is saved as a fixture, or it is said why not", async () => {
 });
 
 test("the last minute is as the feed tells it", async () => {
-  // The scripted figures say 3, toolwire's own feed 0.
+  // The scripted figure is 3; toolwire's own feed says 0.
   const { page, end } = await visit("#/measure");
   await page.getByRole("group", { name: "Now" }).locator(".figure").filter({ hasText: /^0running$/ }).waitFor();
   await end();
@@ -206,7 +207,7 @@ test("a key that was on its way when a question was opened answers nothing", asy
     document.querySelector(".question button").click();
     document.activeElement.click();
   });
-  // The buttons of the dialog wait a moment. What had been clicked by then would have been sent.
+  // The dialog enables its buttons after a moment. A click that had an effect would have sent its request by then.
   await page.locator("dialog button[aria-disabled]").first().waitFor({ state: "detached" });
   await page.evaluate(() => fetch("../healthz"));
   assert.deepEqual(sent, []);
@@ -367,7 +368,7 @@ test("thousands of exchanges and hundreds of events a second keep the page small
   assert.ok((await size()) < 3000);
   const long = await page.evaluate(() => long);
   t.diagnostic(`${sent} events, ${await size()} elements, long tasks in ms: ${long.join(", ") || "none"}`);
-  // Leaving the page ends its feed; the next test has the real one.
+  // Closing the page ends its feed. The next test uses the real feed.
   await end();
   own.state.answers = base;
 });

@@ -1,4 +1,4 @@
-// The Playground with toolwire itself and a scripted model behind it.
+// The Playground, with a real toolwire and a scripted model.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -36,7 +36,7 @@ for (const client of ["chat", "responses", "messages"]) {
     const release = own.hold();
     const { page, end } = await visit(client);
     await send(page, "think, and say it slowly");
-    // The first half is there as Markdown while the second waits.
+    // The first half is rendered as Markdown while the model holds back the second.
     await page.locator(".turn-model strong").getByText("think, and say it slowly").waitFor();
     assert.equal(await page.locator(".turn-model li").count(), 0);
     const reasoning = page.locator("details.reasoning");
@@ -70,7 +70,7 @@ test("a page that is loaded again in the middle goes on with its answer", async 
   await page.getByRole("link", { name: "open in Live" }).waitFor();
   assert.equal(await page.locator(".turn-model").count(), 1);
   await page.getByRole("button", { name: "Send" }).waitFor();
-  // Afterwards it is one of the chats that are kept.
+  // After a reload, it is one of the saved chats.
   await page.reload();
   await page.getByRole("listitem").getByText("the second half").waitFor();
   assert.equal(await page.getByRole("navigation", { name: "Chats" }).getByRole("link").count(), 1);
@@ -149,7 +149,7 @@ test("images are made by a command, and paged through", async () => {
   assert.notEqual(second, first);
   const { path } = await saved(page, () => carousel.getByRole("link", { name: "Download" }).click());
   assert.equal((await readFile(path)).subarray(1, 4).toString(), "PNG");
-  // It wraps around at both ends, by buttons and by keys.
+  // The carousel wraps around at both ends, with buttons and with keys.
   await carousel.getByRole("button", { name: "Next image" }).click();
   await carousel.getByText("1 / 2").waitFor();
   await page.keyboard.press("ArrowLeft");
@@ -208,7 +208,7 @@ test("a question that arrives while the list of questions is on its way is not l
   await page.locator(".question").getByRole("button", { name: "Review" }).waitFor();
   release();
   await list;
-  // The list that was old is shown by then, if it is shown at all.
+  // By then, the outdated list would have been shown.
   await page.waitForTimeout(300);
   await page.locator(".question").getByRole("button", { name: "Review" }).click({ timeout: 5000 });
   await page.locator("dialog button:not([aria-disabled])").filter({ hasText: "Allow once" }).click();

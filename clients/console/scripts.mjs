@@ -1,4 +1,4 @@
-// What the admin API says in the tests of pages: fixed, so that pages look the same on every run, and hostile.
+// The admin API's responses in the tests of pages. They are fixed, so that pages look the same in every run, and contain hostile texts.
 
 export const HOSTILE = [
   "<img src=x onerror=alert(1)>",
@@ -66,7 +66,7 @@ const analysis = ({ text }) => {
 
 const ANSWER = "# A heading\n\nThe newest stable release is **1.95**, which [says](https://blog.rust-lang.org/) `let` chains.\n\n- one\n- two\n  - nested\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```rust\nfn main() {}\n```\n\n![far](https://evil.example/x.png)\n\n![a red crab](/api/images/20260101_aa.png)\n\n![a red crab](/api/images/20260101_bb.png)\n\n";
 
-// The chat, event by event.
+// The events of a chat.
 export const CHAT = [
   ["message_start", { t: NOW, exchange: "ex_chat", hop: 1, model: "echo", key: "console", client: "chat", upstream: "scripted", tools: ["web_search"] }],
   ["message_update", { t: NOW, exchange: "ex_chat", hop: 1, reasoning: "The user wants news. " }],
@@ -83,7 +83,7 @@ export const CHAT = [
 export const sse = (events) => events.map(([name, data], index) => `id: b-${index}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`).join("");
 
 const picture = async (request, response) => {
-  // Any picture: one pixel.
+  // One pixel, for every image.
   const png = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkaPhfDwAEAAH/kFxk8QAAAABJRU5ErkJggg==", "base64");
   response.writeHead(200, { "content-type": "image/png" }).end(png);
 };

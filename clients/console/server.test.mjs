@@ -1,4 +1,4 @@
-// The page with toolwire itself behind it: signing in, tools, settings, questions, prefixes, and a server that goes away.
+// The page with a real toolwire as the server: signing in, tools, settings, questions, path prefixes, and lost connections.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -15,11 +15,11 @@ before(async () => {
 
 after(() => browser?.close());
 
-// Statuses that are expected, and what a lost connection leaves behind.
+// Console messages that are expected: error statuses and lost connections.
 const ALLOWED = /status of 4(0[0149]|22)|ERR_/;
 const visit = (own, hash, options) => visitPage(browser, own.url + hash, { allowed: ALLOWED, ...options });
 
-// Answers the question that is open. Its buttons wait a moment.
+// Answers the open question, once its buttons are enabled.
 const answer = (page, name) => page.locator("dialog button:not([aria-disabled])").filter({ hasText: new RegExp(`^${name}$`) }).click();
 
 test("a session begins and ends in place, behind a prefix that is stripped", async (t) => {
@@ -154,7 +154,7 @@ test("an exchange is watched while it runs, event by event", async (t) => {
   const wire = page.getByRole("table", { name: "Events" });
   const facts = page.locator(".facts");
   await facts.getByText("running", { exact: true }).waitFor();
-  // The newest piece is kept back until it is known that no secret begins in it.
+  // toolwire holds back the newest piece until it cannot be the start of a secret.
   await wire.getByText("**say").first().waitFor();
   assert.equal(await wire.getByText("second half").count(), 0, "the model waits");
   const seen = await page.getByLabel("Replay").getAttribute("max");
@@ -225,7 +225,7 @@ test("a provider is switched off, and its limits are said at the field", async (
   await page.getByRole("button", { name: "Reset providers.serper.deny" }).waitFor();
   const offered = async () => (await (await fetch(`${own.direct}/admin/tools`)).json()).tools.map(({ name }) => name);
   assert.ok(!(await offered()).includes("web_search"));
-  // It outlives a restart, and the file is as it was.
+  // The setting survives a restart, and the file has not changed.
   await own.kill();
   await own.start();
   assert.ok(!(await offered()).includes("web_search"));

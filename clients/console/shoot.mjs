@@ -1,4 +1,5 @@
-// Pictures of every page, for people: node shoot.mjs FOLDER [PAGE]. Those of the documentation: node shoot.mjs ../../docs/images docs
+// Takes screenshots of all pages, for review: node shoot.mjs FOLDER [PAGE]
+// Takes the documentation's screenshots: node shoot.mjs ../../docs/images docs
 import { chromium } from "playwright-core";
 import { answers, HOSTILE } from "./scripts.mjs";
 import { stand } from "./stand.mjs";
@@ -8,7 +9,7 @@ const escaped = JSON.stringify(HOSTILE);
 const inner = escaped.slice(1, -1);
 const harmless = (text) => text.replaceAll(`"upstream":${escaped}`, '"upstream":"moonshot"').replaceAll(`"key":${escaped}`, '"key":"team-b"').replaceAll(`:${escaped}`, ':"kimi-k2"').replaceAll(inner, "");
 
-// The same answers without hostile texts; what formats are, toolwire says itself.
+// The scripted responses without hostile texts. The list of formats comes from toolwire itself.
 const plain = (own) => Object.fromEntries(Object.entries(own).filter(([path]) => !path.includes("/admin/formats")).map(([path, answer]) => [path, (request, response, body) => {
   const end = response.end.bind(response);
   response.end = (text) => end(typeof text === "string" ? harmless(text) : text);

@@ -1,4 +1,5 @@
-// toolwire with the console, a scripted model behind it, and in front of it a proxy that takes away a prefix and answers what a test scripts.
+// Starts toolwire with the console, a scripted model as its upstream, and a proxy in front of it. The proxy strips a path prefix, and can
+// replace responses by scripted ones.
 
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -16,21 +17,21 @@ export const listen = (server) => new Promise((resolve) => server.listen(0, "127
 
 const json = (response, status, value) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
 
-// One pixel, as Gemini sends pictures.
+// One pixel, sent as Gemini sends images.
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkaPhfDwAEAAH/kFxk8QAAAABJRU5ErkJggg==";
 const picture = (response) => json(response, 200, { candidates: [{ content: { parts: [{ inlineData: { mimeType: "image/png", data: PIXEL } }] } }] });
 
-// A search, as Serper answers: keys that begin with `wrong` are refused.
+// A search API like Serper's, which refuses keys that start with `wrong`.
 function search(request, response) {
   if (request.headers["x-api-key"].startsWith("wrong")) return json(response, 403, { message: "Unauthorized.", statusCode: 403 });
   json(response, 200, { organic: [{ title: "Rust <b>1.95</b>", link: "https://rust.example/", snippet: "New.", position: 1 }], balance: 100, rateLimit: 5 });
 }
 
-// A model in the dialect `chat`: it says what it was asked, and calls `calc` if that word is in it. Further words: `think` (it reasons),
-// `slowly` (its second half waits for the gate), `fail` (an error in place of an answer).
+// A model in the dialect `chat`, which repeats the question. Words in the question control it: `calc` (it calls this tool), `think` (it
+// reasons), `slowly` (the second half of the response waits for the gate), `fail` (it responds with an error).
 async function model() {
   const gate = {};
-  // The requests of clients: methods and paths.
+  // Methods and paths of the requests.
   const requests = [];
   const server = http.createServer(async (request, response) => {
     let body = "";
@@ -65,7 +66,7 @@ async function model() {
   return { server, gate, requests, port: await listen(server) };
 }
 
-// A file that somebody has put at the upstream. Its name says what it is: a type, or `error`.
+// Serves a file that somebody has uploaded to the upstream. Its name is its media type, or `error`.
 function stored(request, response) {
   const kind = request.url.slice("/v1/files/".length).replaceAll("_2F", "/").replaceAll("_2B", "+");
   const script = "globalThis.ran = true; alert(document.domain)";
@@ -115,8 +116,8 @@ name = "calc"
 permission = "${permission}"
 `;
 
-// `key`: an admin key is needed. `prefix`: the proxy serves everything below this path. `answers`: what to answer in place of
-// toolwire, {"METHOD path": (request, response, body) => …}; a test may change it. `top`: further lines of the configuration.
+// `key`: the admin key, if one is required. `prefix`: the path below which the proxy serves everything. `answers`: responses that replace
+// toolwire's, {"METHOD path": (request, response, body) => …}; a test may change them. `top`: additional lines for the configuration.
 export async function stand({ key = null, prefix = "", permission, top, answers = {} } = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
@@ -146,32 +147,32 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
     direct: `http://127.0.0.1:${port}`,
     upstream: `http://127.0.0.1:${upstream.port}`,
     state,
-    // What the model was asked.
+    // The requests that the model has received.
     asked: () => upstream.requests,
-    // How often a hosted tool has run.
+    // How many times a hosted tool has run.
     async calls(name) {
       const { tools } = await (await fetch(`http://127.0.0.1:${port}/admin/tools`)).json();
       return tools.find((tool) => tool.name === name).figures.calls;
     },
-    // Holds the second half of slow answers back. Returns how to let them go on.
+    // Holds back the second half of slow responses. Returns a function that releases it.
     hold() {
       let go;
       upstream.gate.wait = new Promise((resolve) => (go = resolve));
       return go;
     },
-    // Ends all connections.
+    // Closes all of the page's connections.
     drop: () => proxy.closeAllConnections(),
-    // Ends the model, and the services that are played with it.
+    // Stops the model, and the services on the same server.
     closeUpstream() {
       upstream.server.closeAllConnections();
       upstream.server.close();
     },
-    // Ends toolwire as a crash would.
+    // Kills toolwire, as in a crash.
     async kill() {
       child.kill("SIGKILL");
       await ended(child);
     },
-    // Starts it again at the same address.
+    // Restarts toolwire at the same address.
     async start() {
       child = await begin(port);
       await announced(child);
@@ -187,7 +188,7 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
   };
 }
 
-// toolwire as README.md starts it: for one upstream, without a file.
+// Starts toolwire as README.md does: for one upstream, without a configuration file.
 export async function plain() {
   const upstream = await model();
   const child = spawn(binary, ["serve", "--upstream", `http://127.0.0.1:${upstream.port}/v1`, "--dialect", "chat", "--listen", "127.0.0.1:0"], { env: { PATH: process.env.PATH }, stdio: ["ignore", "ignore", "pipe"] });
@@ -204,7 +205,7 @@ export async function plain() {
   };
 }
 
-// A client's request to the model: the text of its stream.
+// Sends a client's request, and returns the raw text of the response's stream.
 export const ask = (own, text) => fetch(`${own.direct}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ model: "echo", stream: true, messages: [{ role: "user", content: text }] }) }).then((response) => response.text());
 
 const ended = (child) => new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve) : resolve()));
@@ -223,7 +224,7 @@ function announced(child) {
 
 function forward(request, response, port, target, version) {
   const upstream = http.request({ host: "127.0.0.1", port, path: target, method: request.method, headers: request.headers }, async (answer) => {
-    // While the page is written, its files come from the disk, under the headers of the program.
+    // For development of the page: serves its files from disk, with the headers that the program sends.
     const file = process.env.CONSOLE_FROM_DISK && target.startsWith(`/console/v/${version}/`) && target.slice(`/console/v/${version}/`.length);
     const headers = { ...answer.headers };
     if (file) {

@@ -1,11 +1,11 @@
-"""Keeps litellm from using the network; prints the closing line of this suite."""
+"""Keeps litellm from using the network, and prints the suite's closing line."""
 
 import gc
 import os
 
 import pytest
 
-# Without it, the price list is fetched when litellm is imported.
+# Otherwise, importing litellm downloads a price list.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 from scripted import upstream  # noqa: E402
@@ -13,8 +13,8 @@ from scripted import upstream  # noqa: E402
 __all__ = ["upstream"]
 
 
-# litellm leaves a stream that failed unclosed, in a cycle of references. Its finaliser takes the lock of httpcore's pool, which
-# is not reentrant. If the collector ran while the same thread held that lock, in the next request, the test waited for ever.
+# litellm does not close a failed stream, and leaves it in a reference cycle. Its finalizer takes the lock of httpcore's pool, which is
+# not reentrant: if the garbage collector runs while the same thread holds the lock, for the next request, the test hangs.
 @pytest.fixture(autouse=True)
 def garbage_collected_between_tests():
     gc.disable()
@@ -23,7 +23,7 @@ def garbage_collected_between_tests():
 
 
 def pytest_collection_finish():
-    # What importing has made is not looked at again after each test.
+    # Exclude objects created by imports from later collections.
     gc.collect()
     gc.freeze()
 

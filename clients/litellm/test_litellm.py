@@ -1,4 +1,4 @@
-"""litellm as a client of Chat Completions and of Messages: the table of scenarios, and a tool loop."""
+"""litellm as a client of Chat Completions and Messages: every scenario, and a tool loop."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ litellm.suppress_debug_info = True
 
 
 class LiteLLM:
-    """litellm's `completion` with one of its providers."""
+    """litellm's `completion`, with one of its providers."""
 
     sees = {"text", "reasoning", "calls", "usage"}
-    # Its providers keep the message of an error, but not always the status.
+    # The providers preserve an error's message, but not always its status.
     sees_errors_as = {"message"}
 
     def __init__(self, provider, base_url):
@@ -97,7 +97,7 @@ WEATHER = {
 }
 
 
-# Native, taught in the prompt, and Lumo's two versions.
+# Native tools, tools taught in the prompt, and both versions of Lumo's protocol.
 LOOPS = ["loop-native", "loop-hermes", "loop-bare", "loop-lumo", "loop-lumo-pre", "loop-lumo-v1"]
 
 

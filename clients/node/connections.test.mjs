@@ -1,4 +1,4 @@
-// Clients that disconnect, upstreams that die, silent upstreams: what happens to the connections and in each SDK.
+// Clients that disconnect, and upstreams that fail or are silent: what happens to the connections, and in each SDK.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -48,7 +48,7 @@ for (const [name, leave] of Object.entries(LEAVING)) {
 for (const model of ["endless", "silent"]) {
   for (const stream of [false, true]) {
     test(`aborted request cancels the upstream request: ${model}, ${stream ? "streamed" : "whole"}`, async () => {
-      // At any stage: `silent` has not responded yet.
+      // At any stage, even before the response: `silent` never responds.
       const before = await seen(model);
       const leaving = new AbortController();
       const asking = ask({ model, messages, stream }, leaving.signal);

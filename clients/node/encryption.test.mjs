@@ -1,7 +1,7 @@
-// Lumo's encryption, against openpgp.js and WebCrypto, which its web client uses: this server decrypts what toolwire sends, and
-// encrypts what it answers, correctly or not.
+// Tests Lumo's encryption against openpgp.js and WebCrypto, which Lumo's web client uses. A test server decrypts toolwire's requests,
+// and encrypts its responses, correctly or not.
 //
-// TOOLWIRE_BIN selects a toolwire that is built with `lumo-u2l`.
+// TOOLWIRE_BIN must be a toolwire with the feature `lumo-u2l`.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -17,13 +17,13 @@ import * as openpgp from "openpgp";
 const path = (name) => new URL(name, import.meta.url).pathname;
 const PROGRAM = process.env.TOOLWIRE_BIN ?? path("../../target/debug/toolwire");
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
-// Of Lumo's own key.
+// The key id of the encryption subkey in Lumo's key.
 const SUBKEY = "e7df128a8fc5de04";
 const LUMO = path("../../crates/dialects/src/lumo/u2l/lumo.asc");
 const PICTURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0xff, 0x80]);
 
 const folder = mkdtempSync(join(tmpdir(), "toolwire-"));
-// What ends with the tests. A hook that is added inside another would run at the end of that one.
+// Run after all tests. `after` cannot be called later: inside another hook, it would run at the end of that hook.
 const cleanups = [() => rmSync(folder, { recursive: true })];
 after(() => cleanups.forEach((cleanup) => cleanup()));
 
@@ -32,7 +32,7 @@ const text = (buffer) => new TextDecoder("utf-8", { fatal: true }).decode(buffer
 const requestData = (id) => bytes(`lumo.request.${id}.turn`);
 const responseData = (id) => bytes(`lumo.response.${id}.chunk`);
 
-/** A request as the server reads it: its turns and images, and how to encrypt a piece of the response. */
+/** A decrypted request: its turns and images. Encrypts the pieces of its response. */
 class Opened {
   constructor(id, key) {
     Object.assign(this, { id, key, turns: [], images: [] });
@@ -88,7 +88,7 @@ const piece = (content) => choice({ content, encrypted: true });
 const end = (reason) => `${choice({}, reason)}data: [DONE]\n\n`;
 const call = (fields) => choice({ tool_calls: [{ index: 0, ...fields }] });
 
-/** Says again what it was asked, in two pieces that cut a character, and makes a call. */
+/** Repeats the request's turns, in two pieces that split a character, and makes a call. */
 async function repeat(opened) {
   const said = bytes(`${opened.turns.join(" | ")} ✓`);
   const sealed = await opened.seal(bytes('{"path":"é"}'));
@@ -103,13 +103,13 @@ async function repeat(opened) {
 
 const typed = (object) => frame({ type: "token_data", ...object });
 
-/** The same in the first version, without a call. */
+/** Like `repeat`, but in version 1 of the protocol and without a call. */
 async function repeatFirst(opened) {
   const sealed = await opened.seal(bytes(opened.turns.join(" | ")));
   return typed({ target: "message", content: sealed, encrypted: true }) + frame({ type: "done" });
 }
 
-/** Lumo's own search: announced, then dispatched, and its result. */
+/** A search by Lumo itself: the announcement, the call and the result. */
 async function search(opened) {
   const tool_call = { id: "s1", name: "web_search" };
   const dispatched = { ...tool_call, arguments: await opened.seal(bytes('{"query":"q"}')), encrypted: true };
@@ -129,7 +129,7 @@ const flipped = (sealed) => {
   return damaged.toString("base64");
 };
 
-/** Pieces that are wrong, each made of a text. */
+/** Wrong ways to encrypt a text. */
 const WRONG = {
   "the request's associated data": (opened, plain) => opened.seal(plain, requestData(opened.id)),
   "another request's id": (opened, plain) => opened.seal(plain, responseData(webcrypto.randomUUID())),
@@ -150,7 +150,7 @@ for (const [what, seal] of Object.entries(WRONG)) {
   RESPONSES[`${what}, later`] = async (opened) => piece(await opened.seal(bytes("before"))) + (await RESPONSES[what](opened));
 }
 
-/** Answers by what the last turn says. */
+/** Responds according to the last turn. */
 async function respond(request, response, privateKey, seen) {
   const pieces = [];
   for await (const piece of request) pieces.push(piece);
@@ -161,7 +161,7 @@ async function respond(request, response, privateKey, seen) {
   response.end(await wanted(opened));
 }
 
-/** Starts toolwire with this configuration; gives its base URL. */
+/** Starts toolwire with this configuration, and returns its base URL. */
 function start(config) {
   const program = spawn(PROGRAM, ["serve", "--config", config, "--listen", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
   cleanups.push(() => program.kill());
@@ -176,7 +176,7 @@ function start(config) {
   });
 }
 
-/** A configuration whose upstreams `lumo` and `first` are at this port; `key` is the line with their key. */
+/** Writes a configuration with the upstreams `lumo` and `first` on this port. `key` is the line that sets their key. */
 function configured(name, port, key) {
   const upstream = (name, settings) => `[[upstreams]]
 name = "${name}"
@@ -225,7 +225,7 @@ async function message(url, content, more) {
 }
 
 const hasNoEncryption = isBuiltWithout(configured("probe", 9, ""));
-// CI builds a program for this.
+// In CI, the program must have the encryption.
 assert.ok(!(hasNoEncryption && process.env.CI), `${PROGRAM} is built without \`lumo-u2l\``);
 
 describe("openpgp.js and WebCrypto as Lumo", { skip: hasNoEncryption && "this toolwire is built without `lumo-u2l`" }, () => {
@@ -234,7 +234,7 @@ describe("openpgp.js and WebCrypto as Lumo", { skip: hasNoEncryption && "this to
   let url, port;
 
   before(async () => {
-    // A key as Lumo's.
+    // A key like Lumo's.
     const { privateKey, publicKey } = await openpgp.generateKey({
       type: "ecc",
       curve: "curve25519Legacy",
@@ -309,7 +309,7 @@ describe("openpgp.js and WebCrypto as Lumo", { skip: hasNoEncryption && "this to
     assert.equal((await message(url, "plain")).content, "plain, sealed");
   });
 
-  // What each API says of it, streamed or not: nothing is left out silently.
+  // In each API, streaming or not, the failure must be reported.
   const APIS = {
     "/v1/chat/completions": (content) => ({ messages: [{ role: "user", content }] }),
     "/v1/responses": (input) => ({ input, store: false }),

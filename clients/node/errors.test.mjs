@@ -1,4 +1,4 @@
-// Errors of toolwire, and upstream errors that it passes on, as the SDKs throw them.
+// The SDKs throw toolwire's own errors, and upstream errors that it forwards, as the right classes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ const TOOL = { type: "function", function: { name: "list_files", parameters: { t
 
 const ask = (request, options) => client(options).chat.completions.create({ model: "verbatim", messages, ...request });
 
-/** The error that openai throws for `request`. */
+/** Returns the error that openai throws for `request`. */
 async function thrown(request, options) {
   try {
     await ask(request, options);

@@ -1,4 +1,4 @@
-// Every fixture with every client: each must receive what the fixture states, streamed and complete.
+// Plays every fixture to every client, streaming and not. Each client must receive what the fixture expects.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { CLIENTS, STAND } from "./sdk.mjs";
 // Ids that toolwire generates.
 const OURS = /^call_[0-9A-Za-z]{24}$/;
 
-// Known failures, with the reason.
+// Known failures, with the reasons.
 const KNOWN = {
   "streamed: openai-helper, v2-interleaved":
     "calls whose deltas mix reach the client so; the helper takes the first for done",
@@ -77,7 +77,7 @@ function checkError(client, { error, finish }, expect) {
   }
 }
 
-/** Parsed arguments; the text if it is truncated. */
+/** Parses arguments. Returns truncated arguments as text. */
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -86,7 +86,7 @@ function parsed(text) {
   }
 }
 
-/** A result with the index of its call, or with the call's name and arguments if the client gets both together. */
+/** A result with its call: the call's index, or its name and arguments if the client gets call and result together. */
 const plain = ({ index, name, arguments: args, content, is_error }) => ({
   ...(name === undefined ? { call: index } : { name, arguments: args }),
   content,

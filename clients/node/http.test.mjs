@@ -1,4 +1,4 @@
-// The bytes of HTTP/1.1, read by Node's own client: framing, persistence, and responses without a body.
+// HTTP/1.1 with Node's own client: framing, persistent connections, and responses without a body.
 
 import assert from "node:assert/strict";
 import http from "node:http";
@@ -14,7 +14,7 @@ const messages = [
   { role: "tool", tool_call_id: "c", content: "18 °C" },
 ];
 
-/** One exchange: the response's head, its body, and the socket that it came over. */
+/** Sends a request. Returns the response's head and body, and the socket. */
 function exchange(agent, method, path, body, headers = {}) {
   return new Promise((resolve, reject) => {
     const request = http.request({

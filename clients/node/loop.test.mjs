@@ -1,4 +1,4 @@
-// A complete tool loop: the call, its result, the response; and what the upstream received.
+// A complete tool loop: the call, its result and the response. Also checks the upstream request.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ const DESCRIPTION = "Current weather of a city.";
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const TOOLS = [{ type: "function", function: { name: "get_weather", description: DESCRIPTION, parameters } }];
 
-/** The loop, written by hand. */
+/** The loop, written out with openai. */
 const byHand = (way) => async (model) => {
   const [openai] = CLIENTS;
   const messages = [{ role: "user", content: QUESTION }];
@@ -71,7 +71,7 @@ for (const [name, loop] of Object.entries(LOOPS)) {
   for (const model of STAND.loops) {
     test(`a tool loop: ${name}, ${model}`, async () => {
       assert.deepEqual(await loop(model), ["It is 18 °C.", "stop"]);
-      // The last upstream request, in any dialect and format, contains tool, question, call and result.
+      // In any dialect and format, the last upstream request contains the tool, the question, the call and the result.
       const told = JSON.stringify((await seen("loop")).requests.at(-1));
       for (const part of [DESCRIPTION, QUESTION, "get_weather", "Paris", RESULT]) assert.ok(told.includes(part), part);
     });

@@ -1,4 +1,4 @@
-// Every scenario through every upstream dialect with every client: text, calls, reasoning, counts, failures, disconnects.
+// Every scenario with every upstream dialect and every client: text, calls, reasoning, token counts, failures, disconnects.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -40,7 +40,7 @@ function check(client, answer, expect) {
   assert.deepEqual(calls, expect.calls);
   const ids = answer.calls.map(({ id }) => id);
   assert.ok(ids.every(Boolean) && new Set(ids).size === ids.length, `each call has an id of its own: ${ids}`);
-  // The AI SDK has words of its own for all providers.
+  // The AI SDK translates all providers' finish reasons into its own.
   assert.equal(answer.unified?.replace("-", "_") ?? answer.finish, expect.finish);
   if (answer.told) assert.equal(answer.told.text, answer.text);
   for (const [count, value] of Object.entries(expect.usage ?? {})) assert.equal(answer.usage[count], value, count);

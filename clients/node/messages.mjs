@@ -1,11 +1,11 @@
-// Clients of Anthropic Messages: its own SDK, chunk by chunk and with the `.stream()` helper, and the AI SDK's provider.
+// Clients of Anthropic Messages: Anthropic's SDK, event by event and with the `.stream()` helper, and the AI SDK's provider.
 
 import { createAnthropic } from "@ai-sdk/anthropic";
 import Anthropic from "@anthropic-ai/sdk";
 
 import { STAND, TIMEOUT, aiSdk, empty, settings } from "./sdk.mjs";
 
-// This SDK adds `/v1` to the base URL itself.
+// This SDK appends `/v1` to the base URL itself.
 const BASE_URL = STAND.url.replace(/\/v1$/, "");
 
 const FINISHES = { end_turn: "stop", tool_use: "tool_calls", max_tokens: "length", refusal: "content_filter" };
@@ -13,7 +13,7 @@ const FINISHES = { end_turn: "stop", tool_use: "tool_calls", max_tokens: "length
 export const anthropicClient = (options = {}) =>
   new Anthropic({ baseURL: BASE_URL, apiKey: STAND.key, maxRetries: 0, timeout: TIMEOUT, ...options });
 
-/** A request of Chat Completions in the form of Messages; its turns are plain text. */
+/** Converts a Chat Completions request with plain-text turns to a Messages request. */
 const asMessages = ({ model, messages, tools = [] }) => ({
   model,
   max_tokens: 1000,

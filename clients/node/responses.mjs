@@ -5,7 +5,7 @@ import OpenAI from "openai";
 
 import { aiSdk, client, empty, ofAbort, settings } from "./sdk.mjs";
 
-/** A request of Chat Completions in the form of Responses; its turns are plain text. */
+/** Converts a Chat Completions request with plain-text turns to a Responses request. */
 const asResponses = ({ model, messages, tools = [] }) => ({
   model,
   input: messages,

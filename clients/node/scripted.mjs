@@ -1,10 +1,10 @@
-// What the scripted upstream has seen.
+// Observes and controls the scripted upstream.
 
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { STAND } from "./sdk.mjs";
 
-// Milliseconds to wait for something that must happen.
+// How long to wait for an expected state, in milliseconds.
 const PATIENCE = 20_000;
 
 export async function seen(scenario) {

@@ -1,7 +1,7 @@
-// The clients: each sends a request through its SDK and returns what it has received.
+// The clients. Each sends a request through its SDK, and returns what it has received.
 //
-// A result is `{text, reasoning, refusal, calls: [{id, name, arguments}], results, finish, usage, error}`: `error` is
-// what the SDK threw or reported, and members that a client does not expose stay empty.
+// A result is `{text, reasoning, refusal, calls: [{id, name, arguments}], results, finish, usage, error}`. `error` is what the
+// SDK threw or reported. Members that a client does not expose are empty.
 
 import { readFileSync } from "node:fs";
 
@@ -12,10 +12,10 @@ import OpenAI from "openai";
 
 export const STAND = JSON.parse(readFileSync(process.env.STAND, "utf8"));
 
-// It warns of every model name that it does not know.
+// The AI SDK would warn about each unknown model name.
 globalThis.AI_SDK_LOG_WARNINGS = false;
 
-// Milliseconds after which a client gives up; only a test that hangs takes that long.
+// The clients' timeout, in milliseconds. Only a test that hangs takes this long.
 export const TIMEOUT = 30_000;
 
 export const empty = () => ({
@@ -33,14 +33,14 @@ export const empty = () => ({
 export const client = (options = {}) =>
   new OpenAI({ baseURL: STAND.url, apiKey: STAND.key, maxRetries: 0, timeout: TIMEOUT, ...options });
 
-/** The members of an error that the openai SDK threw. */
+/** Converts an error of the openai SDK. Rethrows any other. */
 export const ofOpenAI = (error) => {
   if (!(error instanceof OpenAI.APIError)) throw error;
   const { status, type, code, message } = error;
   return { status, type, code, message };
 };
 
-/** Passes over the error that follows an abort. */
+/** Ignores the error caused by an abort. Rethrows any other. */
 export const ofAbort = (error) => {
   if (!(error instanceof OpenAI.APIUserAbortError)) throw error;
 };
@@ -115,7 +115,7 @@ function ofCompletion({ choices: [{ message, finish_reason }], usage }) {
   };
 }
 
-/** openai's `.stream()` helper: typed events, and the completion that it assembles. */
+/** openai's `.stream()` helper, which emits typed events and assembles the completion. */
 const openaiHelper = {
   ...openai,
   name: "openai-helper",
@@ -139,7 +139,7 @@ const openaiHelper = {
       const answer = ofCompletion(await events.finalChatCompletion());
       return { ...answer, told: { text, calls: done } };
     } catch (error) {
-      // The helper treats two finish reasons as errors, but what it has assembled is complete.
+      // The helper throws on two finish reasons, although it has assembled the complete response.
       const finishes = [OpenAI.LengthFinishReasonError, OpenAI.ContentFilterFinishReasonError];
       if (finishes.some((kind) => kind && error instanceof kind)) {
         return ofCompletion(events.currentChatCompletionSnapshot);
@@ -237,7 +237,7 @@ const ofUsage = ({ inputTokens, outputTokens, totalTokens }) => ({
   total_tokens: totalTokens,
 });
 
-/** An AI SDK error: an HTTP error, a stream error, or only a message. */
+/** Converts an AI SDK error: an HTTP error, a stream error, or only a message. */
 const ofAiSdk = (error) => ({
   status: error.statusCode,
   message: error.message ?? String(error),

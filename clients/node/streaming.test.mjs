@@ -12,7 +12,7 @@ const messages = [{ role: "user", content: "What is the weather in Paris?" }];
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const tools = [{ type: "function", function: { name: "get_weather", parameters } }];
 
-// Each passes every piece of the arguments to `take` as it arrives, and returns at the end of the response.
+// Each client passes pieces of the arguments to `take` as they arrive, and returns at the end of the response.
 const CLIENTS = {
   async openai(model, take) {
     for await (const chunk of await client().chat.completions.create({ model, messages, tools, stream: true })) {
@@ -46,7 +46,7 @@ for (const [name, ask] of Object.entries(CLIENTS)) {
       let going = null;
       await ask(scenario, (piece) => {
         args += piece;
-        // The upstream continues only now; a proxy that waits for the end of the call never gets here.
+        // The upstream continues only now, so a proxy that waits for the end of the call fails the test.
         if (!going && args.endsWith("Pa")) going = go(scenario);
       });
       assert.ok(going);

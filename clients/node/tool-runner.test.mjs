@@ -1,5 +1,5 @@
-// The tool runner of `@anthropic-ai/sdk`, with its default settings. It asks for a thread first, a conversation that the server
-// holds. toolwire has none, and says so in the words that make the runner send the whole conversation.
+// The tool runner of `@anthropic-ai/sdk`, with its default settings. It first asks for a thread, a conversation stored on
+// the server. toolwire has no threads, and refuses with an error that makes the runner send the complete conversation.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,10 +13,10 @@ import { STAND } from "./sdk.mjs";
 const QUESTION = "What is the weather in Paris?";
 const DESCRIPTION = "Current weather of a city.";
 const RESULT = "18 °C";
-// An upstream of Messages gets `thread` as it is: it may hold threads itself, which the stand's does not.
+// toolwire forwards `thread` to Messages upstreams, which may support threads. The scripted upstream does not.
 const MODELS = STAND.loops.filter((model) => model !== "loop-messages");
 
-/** The request of a loop whose tool notes what it was called with. */
+/** A request with a tool that records its arguments in `ran`. */
 const request = (model, ran) => ({
   model,
   max_tokens: 500,

@@ -1,4 +1,4 @@
-"""The checks of the table of scenarios: what each client must get through each upstream dialect."""
+"""Checks what each client receives in each scenario, with each upstream dialect."""
 
 import json
 
@@ -7,7 +7,7 @@ from stand import STAND
 
 
 def every_case(clients):
-    """A test for each case and each way of asking, for all of `clients` by name."""
+    """Parametrizes a test with every client, every case, and both ways of asking."""
     return pytest.mark.parametrize(
         ("client", "case", "way"),
         [
@@ -50,7 +50,7 @@ def check_error(client, answer, expect, way):
 
 
 def check_disconnect(client, name, upstream):
-    """The upstream request is cancelled when `client` leaves the stream."""
+    """Checks that the upstream request is cancelled when `client` closes its stream."""
     before = upstream.seen("stays")["left"]
     client.leave({"model": f"via-{name}-stays", "messages": [{"role": "user", "content": "Hello"}]})
     upstream.until("stays", left=before + 1, open=0)

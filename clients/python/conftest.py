@@ -1,4 +1,4 @@
-"""Shared by all tests of this suite; prints its closing line."""
+"""Fixtures shared by all tests of this suite, and the suite's closing line."""
 
 from scripted import upstream
 

@@ -1,4 +1,4 @@
-"""The client of Anthropic Messages: anthropic's SDK."""
+"""A client of Anthropic Messages, using Anthropic's SDK."""
 
 import json
 from functools import cache
@@ -8,7 +8,7 @@ from sdk import STAND, TIMEOUT, Answer
 
 FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
-# These SDKs add `/v1` to the base URL themselves.
+# Anthropic's SDK appends `/v1` to the base URL itself.
 BASE_URL = STAND["url"].removesuffix("/v1")
 
 
@@ -18,7 +18,7 @@ def client():
 
 
 def as_messages(request):
-    """A request of Chat Completions in the form of Messages."""
+    """Converts a Chat Completions request to a Messages request."""
     turns, system = [], []
     for message in request["messages"]:
         content = message.get("content") or ""
@@ -87,7 +87,7 @@ def written(arguments):
 
 
 class Messages:
-    """anthropic: its `.stream()` helper, and whole messages."""
+    """anthropic, with its `.stream()` helper and non-streaming."""
 
     sees = {"text", "reasoning", "calls", "usage"}
     sees_errors_as = {"status", "message"}

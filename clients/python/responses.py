@@ -1,4 +1,4 @@
-"""Clients of OpenAI Responses: openai chunk by chunk and its `.stream()` helper, and LangChain."""
+"""Clients of OpenAI Responses: openai, event by event and with its `.stream()` helper, and LangChain."""
 
 import json
 
@@ -7,7 +7,7 @@ from sdk import Answer, client
 
 
 def as_responses(request):
-    """A request of Chat Completions in the form of Responses."""
+    """Converts a Chat Completions request to a Responses request."""
     items = []
     for message in request["messages"]:
         if message["role"] == "tool":
@@ -44,7 +44,7 @@ def answer_of(response):
 
 
 class Responses:
-    """openai's Responses, iterating over the events."""
+    """openai, iterating over the events."""
 
     sees = {"text", "reasoning", "calls", "usage"}
     sees_errors_as = {"status", "message"}
@@ -101,12 +101,12 @@ class ResponsesHelper(Responses):
                 for event in events:
                     if event.type == "response.output_text.delta":
                         text += event.delta
-                    # The helper has no final response for this one.
+                    # After this event, the helper provides no final response.
                     if event.type == "response.incomplete":
                         final = event.response
                 answer = answer_of(final or events.get_final_response())
         except (openai.APIError, RuntimeError) as error:
-            # It raises a RuntimeError if the stream does not complete.
+            # The helper raises a RuntimeError if the response does not complete.
             return Answer(text=text, error=error)
         assert text == answer.text, "the helper's events and its response differ"
         return answer

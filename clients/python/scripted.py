@@ -1,4 +1,4 @@
-"""What the scripted upstream has seen."""
+"""Observes and controls the scripted upstream."""
 
 import json
 import time
@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from stand import STAND
 
-# Seconds to wait for something that must happen.
+# How long to wait for an expected state, in seconds.
 PATIENCE = 20
 
 

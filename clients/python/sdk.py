@@ -1,4 +1,4 @@
-"""The clients: each sends a request through its SDK and returns what it has received, an `Answer`."""
+"""The clients. Each sends a request through its SDK, and returns an `Answer` with what it has received."""
 
 import json
 from functools import cache
@@ -12,7 +12,7 @@ __all__ = ["CLIENTS", "SETTINGS", "STAND", "TIMEOUT", "Answer", "client", "model
 
 @cache
 def client(**options):
-    """A client of the openai SDK without automatic retries. Creating one takes longer than a request."""
+    """A client of the openai SDK without automatic retries. Cached, since creating one takes longer than a request."""
     return openai.OpenAI(**SETTINGS | options)
 
 
@@ -65,7 +65,7 @@ class OpenAI:
 
 
 class OpenAIHelper(OpenAI):
-    """openai's `.stream()` helper: typed events, and the completion that it assembles."""
+    """openai's `.stream()` helper, which emits typed events and assembles the completion."""
 
     sees = {"text", "refusal", "calls", "finish", "usage"}
 
@@ -81,7 +81,7 @@ class OpenAIHelper(OpenAI):
                         done.append((event.index, event.name, event.arguments))
                 answer = of_completion(events.get_final_completion())
         except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
-            # The helper's errors for these two finish reasons.
+            # The helper raises these errors for two finish reasons.
             return of_completion(events.current_completion_snapshot)
         except openai.APIError as error:
             return Answer(text=text, error=error)
@@ -99,7 +99,7 @@ class OpenAIHelper(OpenAI):
 
 
 def of_completion(completion):
-    """The content of a complete completion object."""
+    """Converts a completion object."""
     [choice] = completion.choices
     message = choice.message
     calls = [
@@ -124,7 +124,7 @@ class LangChain:
     """langchain-openai: `ChatOpenAI` with `bind_tools`."""
 
     sees = {"text", "calls", "finish", "usage"}
-    # It replaces some of openai's errors by its own, which keep only the message.
+    # LangChain replaces some of openai's errors with its own, which have only the message.
     sees_errors_as = {"message"}
     speaks_functions = False
 
@@ -166,7 +166,7 @@ class LangChain:
 
 
 def model(request):
-    """LangChain's model for `request`, with everything that the request contains except its messages."""
+    """Creates a LangChain model from everything in `request` except the messages."""
     chat = ChatOpenAI(
         model=request["model"],
         stream_usage=request.get("stream_options", {}).get("include_usage", False),

@@ -1,4 +1,4 @@
-"""What the suites know of the stand, and what a client has received, an `Answer`. It needs no SDK."""
+"""The stand's description, and `Answer`, which contains what a client has received. Imports no SDK."""
 
 import json
 import os
@@ -7,16 +7,16 @@ from pathlib import Path
 
 STAND = json.loads(Path(os.environ["STAND"]).read_text("utf-8"))
 
-# Seconds after which a client gives up; only a test that hangs takes that long.
+# The clients' timeout, in seconds. Only a test that hangs takes this long.
 TIMEOUT = 30
 
-# Arguments for creating a client.
+# Arguments for creating an SDK client.
 SETTINGS = {"base_url": STAND["url"], "api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT}
 
 
 @dataclass
 class Answer:
-    """What a client has received at the end of a response. Members that a client does not expose keep these defaults."""
+    """What a client has received when the response has ended. Members that a client does not expose keep their defaults."""
 
     text: str = ""
     reasoning: str = ""

@@ -1,4 +1,4 @@
-"""Agents, which run their tools themselves: a complete loop each, streamed and not, without errors."""
+"""Agent frameworks, which run tools themselves. Each must complete a tool loop without errors, streaming and not."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ QUESTION = "What is the weather in Paris?"
 RESULT = "18 °C"
 ANSWER = "It is 18 °C."
 
-# Native, taught in the prompt, Lumo's own channel, and an upstream that also runs its own tools.
+# Native tools, tools taught in the prompt, Lumo's tool channel, and an upstream that also runs its own tools.
 MODELS = ["loop-native", "loop-hermes", "loop-bare", "loop-lumo", "loop-lumo-pre", "searches"]
 
 
@@ -59,7 +59,7 @@ async def langgraph(name, stream):
     question = {"messages": [("user", QUESTION)]}
     if stream:
         messages = []
-        # Synchronous: LangChain keeps connections across event loops, and each test has its own loop.
+        # Use the synchronous API: LangChain reuses connections across event loops, and each test has its own loop.
         for step in agent.stream(question, stream_mode="updates"):
             messages += [message for update in step.values() for message in update["messages"]]
     else:

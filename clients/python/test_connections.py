@@ -1,4 +1,4 @@
-"""Clients that disconnect, upstreams that die, silent upstreams: what happens to the connections and in each SDK."""
+"""Clients that disconnect, and upstreams that fail or are silent: what happens to the connections, and in each SDK."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def test_client_disconnect_cancels_the_upstream_request(leave, upstream):
 @pytest.mark.parametrize("scenario", ["endless", "silent"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_cancelled_task_cancels_the_upstream_request(scenario, stream, upstream):
-    """At any stage: `silent` has not responded yet."""
+    """At any stage, even before the response: `silent` never responds."""
     before = upstream.seen(scenario)["left"]
 
     async def ask(asking):

@@ -1,4 +1,4 @@
-"""Errors of toolwire, and upstream errors that it passes on, as the SDKs raise them."""
+"""The SDKs raise toolwire's own errors, and upstream errors that it forwards, as the right classes."""
 
 import openai
 import pytest
@@ -88,7 +88,7 @@ def test_models_are_listed():
 
 @pytest.mark.parametrize("name", ["openai", "langchain"])
 def test_sdk_retries_see_the_status(name, upstream):
-    """The SDKs retry by themselves on a status that they know."""
+    """The SDKs retry automatically on some statuses."""
     before = len(upstream.seen("flaky")["requests"])
     request = {"model": "flaky", "messages": HELLO}
     assert CLIENTS[name].whole(request).error is not None

@@ -1,4 +1,4 @@
-"""Every fixture with every client: each must receive what the fixture states, streamed and complete."""
+"""Plays every fixture to every client, streaming and not. Each client must receive what the fixture expects."""
 
 import json
 import re
@@ -12,7 +12,7 @@ OURS = re.compile(r"call_[0-9A-Za-z]{24}")
 COUNTS = "prompt_tokens", "completion_tokens", "total_tokens"
 
 
-# Known failures, with the reason.
+# Known failures, with the reasons.
 KNOWN = {
     ("openai-helper", "v2-interleaved"): "calls whose deltas mix reach the client so; the helper takes the first for done",
 }
@@ -96,7 +96,7 @@ def check_error(client, answer, expect, in_stream):
 
 
 def parsed(arguments):
-    """Parsed arguments, with digits kept; the text if it is truncated."""
+    """Parses arguments, keeping numbers as strings. Returns truncated arguments as text."""
     try:
         return json.loads(arguments, parse_float=str, parse_int=str)
     except ValueError:
@@ -104,6 +104,6 @@ def parsed(arguments):
 
 
 def plain(result):
-    """A result with the index of its call, or with the call's name and arguments if the client gets both together."""
+    """A result with its call: the call's index, or its name and arguments if the client gets call and result together."""
     call = {"name": result["name"], "arguments": result["arguments"]} if "name" in result else {"call": result["index"]}
     return call | {key: result[key] for key in ("content", "is_error") if result.get(key)}

@@ -1,4 +1,4 @@
-"""The bytes of HTTP/1.1, read by Python's own client: framing, persistence, and responses without a body."""
+"""HTTP/1.1 with Python's own client: framing, persistent connections, and responses without a body."""
 
 import http.client
 import json
@@ -61,7 +61,7 @@ def test_one_connection_carries_every_kind_of_response():
 def test_connection_close_is_announced_and_done(stream):
     with closing(connect()) as connection:
         connection.connect()
-        # A duplicate, since http.client closes its own.
+        # Duplicate the socket, since http.client closes its own.
         socket = connection.sock.dup()
         response = ask(connection, stream, headers={"connection": "close"})
         assert response.will_close and response.chunked == stream

@@ -1,4 +1,4 @@
-"""Keys with names and limits, as the SDKs meet them: over TLS with an authority of one's own, by HTTP/1.1 and HTTP/2."""
+"""Named keys and their limits, as the SDKs see them: over TLS with a private certificate authority, with HTTP/1.1 and HTTP/2."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from stand import STAND, TIMEOUT
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
-# The clients, with what they may do. Each test has its own, so that it finds its limits untouched.
+# The clients' keys and their limits. Each test has its own client, so that its limits are unused.
 KEYS = {
     "some": 'models = ["plain"]',
     "paced-openai": "requests_per_minute = 30",
@@ -39,7 +39,7 @@ def key_of(name):
 
 
 class Authority:
-    """Signs the certificate of the server."""
+    """A certificate authority that signs the server's certificate."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -58,7 +58,7 @@ class Authority:
         return builder.sign(self.key, hashes.SHA256())
 
     def serve(self):
-        """Writes a certificate and its key for this machine."""
+        """Writes a certificate for 127.0.0.1, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
         certificate = self.sign(x509.Name([]), key, x509.BasicConstraints(ca=False, path_length=None), alternative)
@@ -96,7 +96,7 @@ class Served:
         self.url, self.authority = url, authority
 
     def http(self, http2=False, answers=None):
-        """A client that trusts the authority. The responses that it gets are added to `answers`."""
+        """A client that trusts the authority. Appends the responses that it receives to `answers`."""
         hooks = {"response": [] if answers is None else [lambda response: answers.append((time.monotonic(), response))]}
         return httpx2.Client(verify=self.authority.trusted(), http2=http2, event_hooks=hooks)
 
@@ -156,7 +156,7 @@ class Anthropic:
     sdk = anthropic
     limits = ["anthropic-ratelimit-requests-limit", "anthropic-ratelimit-tokens-limit"]
     remaining = "anthropic-ratelimit-requests-remaining"
-    # The SDK has no class of its own for 402.
+    # The SDK has no specific class for 402.
     budget = anthropic.APIStatusError, 402
 
     def client(self, served, name, **options):
@@ -174,7 +174,7 @@ SDKS = pytest.mark.parametrize("sdk", [OpenAI(), Anthropic()], ids=["openai", "a
 
 
 def own(name, sdk):
-    """The key of this name that is the SDK's own."""
+    """The name of the SDK's own copy of this key."""
     return f"{name}-{sdk.sdk.__name__}"
 
 
@@ -222,7 +222,7 @@ def test_model_that_is_not_allowed_is_neither_served_nor_listed(served, sdk):
         assert "`some`" in str(raised.value), "it names the client"
         with raising(sdk.sdk.PermissionDeniedError, 403):
             client.models.retrieve("other")
-    # Only clients that may request every model learn which there are.
+    # Only clients that may request every model learn which models exist.
     for name, error, status in [("some", sdk.sdk.PermissionDeniedError, 403), ("counted", sdk.sdk.NotFoundError, 404)]:
         with closing(sdk.client(served, name)) as client, raising(error, status):
             sdk.ask(client, "nonesuch")
@@ -233,7 +233,7 @@ def test_sdk_waits_as_long_as_the_limit_of_requests_says(served, sdk):
     name, answers = own("paced", sdk), []
     with closing(sdk.client(served, name)) as client:
         with raising(sdk.sdk.RateLimitError, 429) as raised:
-            # One comes back every two seconds.
+            # The allowance refills by one request every two seconds.
             for _ in range(200):
                 assert sdk.ask(client)[0][sdk.limits[0]] == "30"
     headers = raised.value.response.headers
@@ -256,7 +256,7 @@ def test_limit_of_streams_holds_until_one_is_closed(served, sdk):
             sdk.ask(client)
         assert int(raised.value.response.headers["retry-after"]) > 0
         stream.close()
-        # The place is free when toolwire has noticed that its reader is gone.
+        # The slot is free once toolwire has noticed the disconnect.
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:
@@ -272,7 +272,7 @@ def test_budget_that_is_used_up_is_not_asked_for_again(served, sdk):
     name, answers = own("spent", sdk), []
     (error, status), month = sdk.budget, re.compile(r"tokens in a month.*new ones from 20\d\d-\d\d-01")
     with closing(sdk.client(served, name, max_retries=2, answers=answers)) as client:
-        # A request is admitted as long as something is left; this one takes more.
+        # A request is admitted while any budget is left. This one exceeds it.
         assert "✓" in sdk.ask(client)[1]
         with raising(error, status) as raised:
             sdk.ask(client)

@@ -1,4 +1,4 @@
-"""A complete tool loop: the call, its result, the response; and what the upstream received."""
+"""A complete tool loop: the call, its result and the response. Also checks the upstream request."""
 
 import json
 
@@ -43,7 +43,7 @@ def loop_openai(name, stream):
 
 
 def loop_openai_helper(name, _stream):
-    """The loop with openai's helper, which returns its own message and parses arguments by a strict schema."""
+    """The loop with openai's helper, which returns a message object and parses arguments with a strict schema."""
     messages = [{"role": "user", "content": QUESTION}]
     tools = [pydantic_function_tool(GetWeather, name="get_weather")]
     asking = client().chat.completions
@@ -99,7 +99,7 @@ def test_langchain(name, stream, upstream):
 
 
 def check_told(upstream):
-    """The last upstream request, in any dialect and format, contains tool, question, call and result."""
+    """In any dialect and format, the last upstream request contains the tool, the question, the call and the result."""
     told = json.dumps(upstream.seen("loop")["requests"][-1], ensure_ascii=False)
     for part in "Current weather of a city.", QUESTION, "get_weather", "Paris", RESULT:
         assert part in told

@@ -1,4 +1,4 @@
-"""Every scenario through every upstream dialect with every client: text, calls, reasoning, counts, failures, disconnects."""
+"""Every scenario with every upstream dialect and every client: text, calls, reasoning, token counts, failures, disconnects."""
 
 import pytest
 from checks import check, check_disconnect, every_case

@@ -1,5 +1,5 @@
-"""Every fixture with a client of Anthropic Messages: it receives what the fixture states for clients of Chat Completions,
-and can go on with the conversation."""
+"""Plays every fixture to a client of Anthropic Messages. It must receive what the fixture expects for Chat Completions, and be able
+to continue the conversation."""
 
 import json
 
@@ -12,8 +12,8 @@ from test_loop import QUESTION, RESULT
 
 
 def can_be_asked(case):
-    """Whether the request can be written as one of Messages, and the response has no part that differs by design: calls
-    that the upstream ran have blocks of their own, a refusal is text."""
+    """Whether the request can be converted to a Messages request, and the expected response has no parts that Messages represents
+    differently: calls that the upstream ran, which have their own blocks, and refusals, which are text."""
     request, expect = case["request"], case["expect"]
     is_plain = all(isinstance(message.get("content") or "", str) for message in request["messages"])
     tools = request.get("tools", [])
@@ -45,7 +45,7 @@ def test_fixture(case, way):
     assert answer.reasoning == expect.get("reasoning", "")
     assert answer.finish == expect["finish"]
     if way == "stream" and expect["finish"] == "length":
-        # The SDK completes what is missing of a call that was cut off.
+        # The SDK completes the arguments of a truncated call, so compare only the names.
         assert [call["name"] for call in answer.calls] == [call["name"] for call in expect.get("calls", [])]
     else:
         check_calls(answer.calls, expect.get("calls", []), functions=False)
@@ -62,7 +62,7 @@ WEATHER = {
 
 @pytest.mark.parametrize("name", STAND["loops"])
 def test_tool_loop(name):
-    """A whole loop: the model calls, the client gives the result, the model answers."""
+    """A complete loop: the model calls the tool, the client returns the result, and the model responds."""
     messages = [{"role": "user", "content": QUESTION}]
     for _ in range(3):
         message = client().messages.create(model=name, max_tokens=500, messages=messages, tools=[WEATHER])
@@ -87,7 +87,7 @@ def test_arguments_arrive_while_the_model_writes_them(scenario, upstream):
         for event in events:
             if event.type == "input_json":
                 arguments += event.partial_json
-            # The upstream continues only now; a proxy that waits for the end of the call never gets here.
+            # The upstream continues only now, so a proxy that waits for the end of the call fails the test.
             if not gone and arguments.endswith("Pa"):
                 upstream.go(scenario)
                 gone = True

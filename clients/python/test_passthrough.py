@@ -1,4 +1,4 @@
-"""Requests that toolwire passes on unread: embeddings."""
+"""Requests that toolwire forwards unread, such as embeddings."""
 
 import openai
 import pytest
@@ -19,7 +19,7 @@ def test_embeddings_of_langchain():
         base_url=STAND["url"],
         api_key=STAND["key"],
         timeout=TIMEOUT,
-        # It would count tokens with a table that it fetches.
+        # Otherwise, LangChain downloads a vocabulary to count tokens.
         check_embedding_ctx_length=False,
     )
     assert embeddings.embed_query("Paris") == [5.0, 0.0]

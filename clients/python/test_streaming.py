@@ -42,7 +42,7 @@ def test_arguments_arrive_while_the_model_writes_them(pieces, scenario, upstream
     for name, piece in pieces(scenario):
         names |= {name} - {None}
         arguments += piece or ""
-        # The upstream continues only now; a proxy that waits for the end of the call never gets here.
+        # The upstream continues only now, so a proxy that waits for the end of the call fails the test.
         if not gone and arguments.endswith("Pa"):
             upstream.go(scenario)
             gone = True
@@ -52,7 +52,7 @@ def test_arguments_arrive_while_the_model_writes_them(pieces, scenario, upstream
 
 
 def test_bounced_call_arrives_complete(upstream):
-    """A misrouted call without arguments: the model is asked again, and the client sees one response."""
+    """After a misrouted call without arguments, toolwire retries. The client sees a single response."""
     before = len(upstream.seen("bounce")["requests"])
     answer = client().chat.completions.create(model="bounce", messages=QUESTION, tools=[WEATHER])
     [choice] = answer.choices

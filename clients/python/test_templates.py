@@ -1,4 +1,4 @@
-"""Chat templates: the stored results of crates/template/tests/template are what Python's Jinja renders."""
+"""Chat templates: the expected results in crates/template/tests/template are those of Python's Jinja."""
 
 import pathlib
 import subprocess

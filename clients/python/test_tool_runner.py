@@ -1,5 +1,5 @@
-"""The tool runner of anthropic's SDK, with its default settings. It asks for a thread first, a conversation that the server holds.
-toolwire has none, and says so in the words that make the runner send the whole conversation."""
+"""The tool runner of anthropic's SDK, with its default settings. It first asks for a thread, a conversation stored on the
+server. toolwire has no threads, and refuses with an error that makes the runner send the complete conversation."""
 
 import anthropic
 import pytest
@@ -7,7 +7,7 @@ from messages import client
 from sdk import STAND
 from test_loop import QUESTION, RESULT, check_told
 
-# An upstream of Messages gets `thread` as it is: it may hold threads itself, which the stand's does not.
+# toolwire forwards `thread` to Messages upstreams, which may support threads. The scripted upstream does not.
 MODELS = [name for name in STAND["loops"] if name != "loop-messages"]
 
 
