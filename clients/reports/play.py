@@ -1,9 +1,10 @@
 """Plays cases made from public bug reports of other gateways, servers and clients: play.py [SUBSTRING]
 
-A line of cases.jsonl is a case: `ref` names the reports, `up` a model of toolwire.py, `client` the API that asks, `request` what is
-added to a plain request, `response` (or `pieces`, in which a number is a pause in seconds) what the upstream answers. `check` says what
-must be: `calls`, `text`, `finish`, `no_error` and `max_seconds` of the client's response; `got_is` and `asked_is` are Python
-expressions over `got` (received.py), `asked` (the body that the upstream got) and `asked_headers`. TOOLWIRE_BIN is the program."""
+Each line of cases.jsonl is a case. `ref` lists the reports, `up` is a model in toolwire.py, `client` is the client's API, `request`
+contains what to add to a plain request, and `response` is the upstream's response (or `pieces`, in which a number is a pause in
+seconds). `check` describes the expected response to the client: `calls`, `text`, `finish`, `no_error` and `max_seconds`. Its `got_is`
+and `asked_is` are Python expressions over `got` (see received.py), `asked` (the body of the upstream request) and `asked_headers`.
+TOOLWIRE_BIN selects the program."""
 
 import http.client
 import json
@@ -30,7 +31,7 @@ TOOLS = [
 
 
 class Upstream(socketserver.ThreadingMixIn, HTTPServer):
-    """Answers each request with `answer`, and keeps the last one in `asked` and `headers`."""
+    """An upstream that responds with `answer`, and stores the last request in `asked` and `headers`."""
 
     daemon_threads = True
     answer = ([], 200, "text/event-stream")
@@ -61,7 +62,7 @@ class Exchange(BaseHTTPRequestHandler):
 
 
 def ok(dialect):
-    """A short good response."""
+    """Returns a short, correct response."""
     event = lambda event: f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
     data = lambda value: f"data: {json.dumps(value)}\n\n"
     if dialect == "messages":
@@ -97,7 +98,7 @@ def ok(dialect):
 
 
 def request(case):
-    """The body of the client's request."""
+    """Builds the body of the client's request."""
     extra = dict(case["request"])
     tools = extra.pop("_tools", TOOLS)
     stream, api = case["stream"], case["client"]
@@ -132,7 +133,7 @@ def ask(address, case):
 
 
 def faults(case, got, seconds, upstream):
-    """What is not as `check` wants it."""
+    """Returns the differences from what `check` describes."""
     check = case["check"]
     calls = []
     for _, name, arguments in got["calls"]:

@@ -1,10 +1,10 @@
-"""What a client receives, in one form for three APIs: status, text, reasoning, calls, finish, error, usage, warn."""
+"""Converts the responses of three APIs to the same form: status, text, reasoning, calls, finish, error, usage, warn."""
 
 import json
 
 
 def events(data):
-    """The events of an event stream, as pairs of name and data."""
+    """Parses an event stream into pairs of name and data."""
     found = []
     for block in data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n"):
         name, lines = None, []

@@ -1,11 +1,11 @@
-"""toolwire before a scripted upstream: one model for each dialect and for each setting that the cases need."""
+"""Runs toolwire in front of a scripted upstream, with a model for each dialect and each setting that the cases need."""
 
 import subprocess
 import time
 from pathlib import Path
 from urllib.request import urlopen
 
-# Model, the upstream's dialect, the upstream's further settings, the model's settings.
+# The model's name, the upstream's dialect, the upstream's other settings, and the model's settings.
 MODELS = [
     ("chat", "chat", "", ""),
     ("or", "chat", '[upstreams.chat]\nprofile = "openrouter"', ""),
@@ -46,7 +46,7 @@ def configuration(address, upstream, state_dir):
 
 
 def start(program, address, upstream, folder):
-    """Starts `program`, and returns the process when it answers."""
+    """Starts `program`, and returns the process once it responds."""
     file = Path(folder) / "toolwire.toml"
     file.write_text(configuration(address, upstream, folder))
     log = (Path(folder) / "log").open("w")

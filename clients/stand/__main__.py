@@ -2,10 +2,10 @@
 
     python3 clients/stand COMMAND…
 
-The environment variable STAND names a JSON file for the command: `binary` (the program itself), `url`, `key` and `metrics` of the proxy, `upstream` (the
-scripted one), `cases` (fixtures: name, request, expect), `matrix` (the same for scenarios of the scripted upstream in
-each dialect), `upstreams` (those dialects), `agents` (the same for whole agents) and `loops` (models that run a complete
-tool loop). The exit status is the command's. TOOLWIRE_BIN selects the toolwire binary.
+The command finds a JSON file at the path in the environment variable STAND. It contains `binary` (the path of toolwire), the
+proxy's `url`, `key` and `metrics`, `upstream` (the scripted one), `cases` (fixtures: name, request, expect), `matrix` (the same for
+the scenarios in each upstream dialect), `upstreams` (those dialects), `agents` (what the suite of agents needs) and `loops` (models
+that run a complete tool loop). Exits with the command's status. TOOLWIRE_BIN selects the toolwire binary.
 """
 
 import json
@@ -27,13 +27,13 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TOOLWIRE_BIN") or str(ROOT / "target/debug/toolwire")
 FOLDERS = [ROOT / "fixtures", ROOT / "clients/fixtures"]
 
-# Seconds that a process may take to print its address.
+# How long a process may take to print its address, in seconds.
 STARTING = 60
 
 
 @contextmanager
 def running(log, *arguments):
-    """Starts a toolwire process and returns its address. Its output goes to the file `log`."""
+    """Starts a toolwire process and returns its address. Writes its output to the file `log`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOLWIRE_")}
     environment["CLIENTS_KEY"] = models.KEY
     process = subprocess.Popen([BINARY, *arguments], stderr=subprocess.PIPE, env=environment)
@@ -69,7 +69,7 @@ def running(log, *arguments):
 
 
 def written_calls():
-    """The example call of each format; formats without calls have none."""
+    """Returns an example call in each format that can express calls."""
     listed = subprocess.run([BINARY, "formats", "--json"], check=True, capture_output=True, encoding="utf-8").stdout
     return {each["name"]: each["example"] for each in json.loads(listed) if "get_weather" in each["example"]}
 

@@ -1,12 +1,12 @@
-"""The model behind whole agents: it reads two files, writes a long one, and says what it has seen.
+"""The model for agents. It reads two files, writes a long one, and reports the results.
 
-Its calls are of the agent's own shell tool, so that every step is run by a program that knows nothing of this suite.
+It only calls the agent's own shell tool, so that the agent really runs every step.
 """
 
 import json
 import re
 
-# The name of each agent's shell tool, and its arguments for a command.
+# The name of each agent's shell tool, and a function that builds its arguments for a command.
 SHELLS = {
     "opencode": ("bash", lambda command: {"command": command, "description": "Runs a command"}),
     "pi": ("bash", lambda command: {"command": command}),
@@ -14,11 +14,11 @@ SHELLS = {
     "claude": ("Bash", lambda command: {"command": command, "description": "Runs a command"}),
 }
 
-# More than 100 KB, and even when quoted once more less than the 128 KiB that one argument of a process may have.
+# More than 100 KB, but even after another level of quoting less than 128 KiB, the limit for an argument of a process.
 LINE = 'All work and no play makes a dull toolwire, "ü" and \\.\n'
 CONTENT = LINE * (105_000 // len(LINE.encode()))
 
-# What the files say, and what the last command prints.
+# The contents of the files, and the output of the last command.
 ONE, TWO, WROTE = re.compile(r"one=[0-9a-f]{8}"), re.compile(r"two=[0-9a-f]{8}"), re.compile(r"wrote=\d+")
 
 
@@ -27,13 +27,13 @@ def command_of(content):
 
 
 def agent(request, answer):
-    """Two calls at once, then a call with long arguments, then text that contains all results."""
+    """Makes two parallel calls, then a call with long arguments. Then responds with text that contains all results."""
     told = json.dumps(request, ensure_ascii=False)
     name, arguments = SHELLS[answer.variant]
     one, two, wrote = (found.search(told) for found in (ONE, TWO, WROTE))
     answer.begin()
     if name not in told:
-        # A question beside the conversation, such as for its title.
+        # A request outside the conversation, such as for a title.
         answer.text("A ", "title")
         answer.finish("stop")
     elif one and two and wrote:
@@ -53,7 +53,7 @@ def agent(request, answer):
 
 
 def agent_cut(_request, answer):
-    """The connection dies in the middle of a command: it must not be run."""
+    """The connection breaks in the middle of a command, which must not be run."""
     name, arguments = SHELLS[answer.variant]
     answer.begin()
     answer.call(name, json.dumps(arguments("touch ran.txt; sleep 1"))[:-12])
@@ -62,7 +62,7 @@ def agent_cut(_request, answer):
 
 ACTS = {"agent": agent, "agent-cut": agent_cut}
 
-# The upstreams behind agents: the settings of their models.
+# Upstreams for agents, with the settings of their models.
 UPSTREAMS = {
     "chat": {"dialect": "chat"},
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
@@ -72,12 +72,12 @@ UPSTREAMS = {
     "responses": {"dialect": "responses"},
 }
 
-# The fixture whose loop `toolwire mock` plays for an agent, in clients/fixtures/agents.
+# The fixture in clients/fixtures/agents with the loop that `toolwire mock` plays for each agent.
 FIXTURES = {"opencode": "agent-bash", "pi": "agent-bash", "codex": "agent-exec"}
 
 
 def models(scripted, mock):
-    """The keyword arguments of the models of each agent: for each act and upstream, and for its fixture."""
+    """Yields the keyword arguments for each agent's models: one per act and upstream, and one for its fixture."""
     for agent_name in SHELLS:
         for act in ACTS:
             for name, settings in UPSTREAMS.items():
@@ -89,5 +89,5 @@ def models(scripted, mock):
 
 
 def told():
-    """What the suite needs to know."""
+    """Returns what the suite of agents needs to know."""
     return {"upstreams": list(UPSTREAMS), "with_fixture": list(FIXTURES), "written": CONTENT}

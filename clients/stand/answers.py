@@ -1,6 +1,6 @@
-"""Responses of the scripted upstream, written in the API that the request's path names.
+"""Writes the scripted upstream's responses, in the API that the request's path belongs to.
 
-They are written from the vendors' descriptions and share no code with toolwire's readers.
+The code follows the vendors' documentation and shares nothing with toolwire's readers.
 """
 
 import json
@@ -8,13 +8,13 @@ import select
 import socket
 import struct
 
-# Seconds after which a response that waits for its reader ends.
+# How long a response waits for its reader, in seconds.
 PATIENCE = 30
 
-# Token counts of every response whose API has them.
+# The token counts in every response, if its API has counts.
 INPUT_TOKENS, OUTPUT_TOKENS = 11, 7
 
-# The text of the failures that a scenario asks for.
+# The messages of simulated failures.
 REFUSAL = "Too many requests for now."
 FAILURE = "The model broke down."
 
@@ -23,7 +23,7 @@ PIECE = 4000
 
 
 class Gone(Exception):
-    """The reader disconnected, or does not do what the response waits for."""
+    """The reader has disconnected, or has not done what the response waited for."""
 
 
 def pieces(text, size=PIECE):
@@ -31,7 +31,7 @@ def pieces(text, size=PIECE):
 
 
 class Answer:
-    """A response on its way to toolwire: HTTP and what the dialects share. Subclasses write the stream."""
+    """A response to toolwire. This class does HTTP and what the dialects share; subclasses write the stream."""
 
     content_type = b"text/event-stream"
 
@@ -40,16 +40,16 @@ class Answer:
         self.request = request
         # The number of earlier requests to this scenario.
         self.number = number
-        # The second part of the path.
+        # The second segment of the request's path.
         self.variant = variant
         self.go = go
         self.calls = 0
 
-    # What each dialect writes.
+    # Implemented by each dialect.
 
     def begin(self):
-        """The head and what precedes the first content."""
-        # The connection closes after the response. Without the field a client may reuse it, and then fails now and then.
+        """Writes the head, and everything before the first content."""
+        # The connection closes after the response. Without this header, clients may reuse it, and then sometimes fail.
         head = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\nconnection: close\r\n" % self.content_type
         self.send(head + b"transfer-encoding: chunked\r\n\r\n")
 
@@ -60,15 +60,15 @@ class Answer:
         raise NotImplementedError
 
     def call(self, name, arguments):
-        """A call; `arguments` is JSON, which may be incomplete."""
+        """Writes a call. `arguments` is JSON, which may be incomplete."""
         raise NotImplementedError
 
     def finish(self, reason):
-        """The end: `reason` in the words of Chat Completions."""
+        """Ends the response. `reason` is a finish reason of Chat Completions."""
         raise NotImplementedError
 
     def fail(self):
-        """A failure in the middle of the stream."""
+        """Reports a failure in the middle of the stream."""
         raise NotImplementedError
 
     def error_body(self, status):
@@ -77,26 +77,26 @@ class Answer:
     # HTTP.
 
     def refuse(self, status=503):
-        """An error response in place of the stream."""
+        """Sends an error response instead of the stream."""
         self.json(self.error_body(status), b"%d Refused\r\nretry-after: 7" % status)
 
     def json(self, value, status=b"200 OK"):
-        """A response that is one JSON value. `status` may be followed by header lines."""
+        """Sends a JSON response. `status` may include further header lines."""
         body = json.dumps(value).encode()
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\n" % status
         self.send(head + b"content-length: %d\r\n\r\n%s" % (len(body), body))
 
     def cut(self):
-        """The end of the body in the middle of the stream; HTTP's framing is complete."""
+        """Ends the body in the middle of the stream, with complete HTTP framing."""
         self.send(b"0\r\n\r\n")
 
     def reset(self):
-        # Closing with a linger time of zero resets the connection.
+        # With a linger time of zero, closing resets the connection.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
     def wait(self, seconds):
-        """Waits, and notices if the reader disconnects meanwhile."""
+        """Waits. Raises `Gone` if the reader disconnects in the meantime."""
         readable, _, _ = select.select([self.connection], [], [], seconds)
         if readable and not self.connection.recv(1, socket.MSG_PEEK):
             raise Gone
@@ -106,7 +106,7 @@ class Answer:
             raise Gone
 
     def object(self, value, event=None):
-        """One event of the stream."""
+        """Sends one event of the stream."""
         name = f"event: {event}\n" if event else ""
         self.chunk(f"{name}data: {json.dumps(value)}\n\n".encode())
 
@@ -121,7 +121,7 @@ class Answer:
 
 
 class Chat(Answer):
-    """OpenAI Chat Completions, which version 2 of Lumo's protocol resembles."""
+    """OpenAI Chat Completions. Version 2 of Lumo's protocol is similar enough to use this class, too."""
 
     def begin(self):
         super().begin()
@@ -168,7 +168,7 @@ class Chat(Answer):
 
 
 class LumoV1(Answer):
-    """Version 1 of Lumo's protocol: text for targets. The model writes calls as text."""
+    """Version 1 of Lumo's protocol, which has pieces of text for several targets. The model writes calls as text."""
 
     def begin(self):
         super().begin()
@@ -275,7 +275,7 @@ class Responses(Answer):
     def begin(self):
         super().begin()
         self.number_of_event = 0
-        # The open item, and the text of its open part.
+        # The current item, and the text of its current part.
         self.item = None
         self.output = []
         self._event("created", response=self._response("in_progress"))
@@ -375,7 +375,7 @@ class Responses(Answer):
 
 
 class Gemini(Answer):
-    """Google Gemini's streamGenerateContent with `alt=sse`. Calls arrive whole."""
+    """Google Gemini's streamGenerateContent with `alt=sse`. Calls are not split."""
 
     def text(self, *texts):
         for text in texts:
@@ -387,7 +387,7 @@ class Gemini(Answer):
 
     def call(self, name, arguments):
         self.calls += 1
-        # Of parallel calls only the first has a signature.
+        # Only the first of several parallel calls has a signature.
         signature = {"thoughtSignature": "c2lnbmF0dXJl"} if self.calls == 1 else {}
         try:
             self._part({"functionCall": {"name": name, "args": json.loads(arguments)}} | signature)
@@ -415,7 +415,7 @@ class Gemini(Answer):
 
 
 class Ollama(Answer):
-    """Ollama's /api/chat: lines of JSON. Calls arrive whole, without ids."""
+    """Ollama's /api/chat, with lines of JSON. Calls are not split, and have no ids."""
 
     content_type = b"application/x-ndjson"
 
@@ -455,7 +455,7 @@ class Ollama(Answer):
         self.object(head | {"message": {"role": "assistant"} | message} | members)
 
 
-# The dialect that the end of a path means; the first that fits.
+# The dialect for paths that end like this. The first match counts.
 PATHS = [
     ("/ai/v1/chat", LumoV1),
     ("/api/chat", Ollama),
@@ -464,12 +464,12 @@ PATHS = [
     (":streamGenerateContent", Gemini),
     (":generateContent", Gemini),
     ("/chat/completions", Chat),
-    # A path that toolwire passes through; the class is that of the rest of the API.
+    # toolwire forwards these requests unread.
     ("/embeddings", Chat),
 ]
 
 
 def of_path(path):
-    """The class that writes responses to requests for `path`."""
+    """Returns the class that writes responses to requests for `path`."""
     path = path.split("?")[0]
     return next(dialect for end, dialect in PATHS if path.endswith(end))

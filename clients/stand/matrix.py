@@ -1,7 +1,7 @@
-"""What every client must get through every upstream dialect: one table for the suites of all languages.
+"""What every client must receive with every upstream dialect: one table for the suites of all languages.
 
-A scenario is something that an upstream does, and what its clients have received at the end. The model
-`via-UPSTREAM-SCENARIO` stands for each pair.
+A scenario consists of an upstream's behaviour and of what clients must have received at the end. For each pair of an upstream and a
+scenario, there is a model `via-UPSTREAM-SCENARIO`.
 """
 
 import json
@@ -12,7 +12,7 @@ TEXT = "Grüße vom Upstream: ✓ 日本語 🌍, and a \\ \" ' <b>."
 THOUGHT = "The user greets; I greet back. ✓"
 WEATHER = {"city": "Paris", "days": 3}
 CLOCK = {"zone": "Europe/Berlin"}
-# More than 100 KB, with everything that JSON escapes.
+# More than 100 KB, with characters that JSON must escape.
 CONTENT = "".join(f'{number}: "ü✓🌍" \\ \t </tool> {{}}\n' for number in range(4000))
 FILE = {"path": "notes/long.txt", "content": CONTENT}
 
@@ -46,7 +46,7 @@ def one_call(_request, answer):
 
 
 def parallel_calls(_request, answer):
-    """Text, then two calls."""
+    """Text, followed by two calls."""
     answer.begin()
     answer.text("Let me ", "look.")
     answer.call("get_weather", written(WEATHER))
@@ -61,7 +61,7 @@ def long_arguments(_request, answer):
 
 
 def written_call(_request, answer):
-    """A native API whose model writes the call as text nevertheless."""
+    """A model that writes its call as text, although the API has native calls."""
     answer.begin()
     call = written({"name": "get_weather", "arguments": WEATHER})
     answer.text(*pieces(f"Let me look.<tool_call>\n{call}\n</tool_call>", 5))
@@ -92,28 +92,28 @@ def fails_late(_request, answer):
 
 
 def cut_text(_request, answer):
-    """The body ends in the middle of the text, and HTTP's framing is complete."""
+    """The body ends in the middle of the text, with complete HTTP framing."""
     answer.begin()
     answer.text("It is ", "eight")
     answer.cut()
 
 
 def cut_call(_request, answer):
-    """The same in the middle of a call."""
+    """The body ends in the middle of a call."""
     answer.begin()
     answer.call("get_weather", '{"city": "Pa')
     answer.cut()
 
 
 def cut_written_call(_request, answer):
-    """The same in the middle of a call that is written as text."""
+    """The body ends in the middle of a call that is written as text."""
     answer.begin()
     answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
     answer.cut()
 
 
 def stays(_request, answer):
-    """Text for as long as someone reads it."""
+    """Text, until the reader disconnects."""
     answer.begin()
     for number in range(600):
         answer.text(f"{number} ")
@@ -147,7 +147,7 @@ NAMED = [(act.__name__.replace("_", "-"), act, expect) for act, expect in SCENAR
 
 ACTS = {name: act for name, act, _ in NAMED} | {"stays": stays}
 
-# Upstreams by name: the settings of their models.
+# Upstreams, with the settings of their models.
 UPSTREAMS = {
     "chat": {"dialect": "chat"},
     "lumo": {"dialect": "lumo"},
@@ -158,22 +158,22 @@ UPSTREAMS = {
     "responses": {"dialect": "responses"},
 }
 
-# What the API of an upstream cannot say.
+# Upstreams whose API has no token counts, or no finish reason for the token limit.
 WITHOUT_COUNTS = {"lumo-v1"}
 WITHOUT_LENGTH = {"lumo-v1"}
 
 
 def models(scripted):
-    """The keyword arguments of each pair's model."""
+    """Yields the keyword arguments for the model of each pair."""
     for name, settings in UPSTREAMS.items():
         for scenario in ACTS:
-            # Version 1 of Lumo's protocol has no native calls, and its models write them in `pre`.
+            # Version 1 of Lumo's protocol has no native calls, so its models are taught to write them in `pre`.
             detect = {"detect": ["hermes", "pre"]} if "written-call" in scenario else {}
             yield {"name": f"via-{name}-{scenario}", "base_url": f"{scripted}/{scenario}/{name}"} | settings | detect
 
 
 def cases():
-    """What the suites need to know: the request and what its client must receive."""
+    """Yields the cases for the suites: the request, and what the client must receive."""
     for name in UPSTREAMS:
         for scenario, _, expect in NAMED:
             if scenario == "too-long" and name in WITHOUT_LENGTH:

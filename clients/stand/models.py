@@ -1,6 +1,6 @@
-"""The models that the suites request: one for every fixture, and one for every scenario of the scripted upstream.
+"""The models that the suites request: one per fixture, and one per scenario of the scripted upstream.
 
-Every model has its own upstream, whose header tells `toolwire mock` which fixture to serve.
+Every model has its own upstream. Its header tells `toolwire mock` which fixture to serve.
 """
 
 import json
@@ -12,12 +12,12 @@ import upstream
 
 KEY = "sk-clients"
 
-# The keep-alive interval: shorter than the pauses of the scenario `slow`.
+# The keep-alive interval, which is shorter than the pauses in the scenario `slow`.
 KEEP_ALIVE = "200ms"
 
 
 class Model:
-    """A `[[models]]` entry with its `[[upstreams]]` entry and the `[[formats]]` that it needs."""
+    """A `[[models]]` entry, its `[[upstreams]]` entry, and the `[[formats]]` entries that it needs."""
 
     def __init__(self, name, dialect, base_url, *, headers=None, options=None, settings=None, formats=(), **model):
         self.name = name
@@ -39,23 +39,20 @@ class Model:
 
 
 def table(head, values):
-    # A JSON string, number, boolean or array of these is the same in TOML.
+    # Strings, numbers, booleans and arrays of them have the same syntax in JSON and TOML.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     return "\n".join([head, *lines, ""])
 
 
 def configuration(models):
-    """The configuration file for `models`."""
+    """Returns the configuration file for `models`."""
     top = table("", {"listen": "127.0.0.1:0", "api_keys": ["env:CLIENTS_KEY"], "passthrough": ["/v1/embeddings"]})
     return "\n".join([top, table("[limits]", {"keep_alive": KEEP_ALIVE}), *(model.toml() for model in models)])
 
 
 def fixtures(folders):
-    """The fixtures in `folders` that one server can serve together: those without limits of their own, with one hop, and with
-    requests that do not begin the response.
-
-    A model of dialect completions needs a chat template.
-    """
+    """Yields the fixtures in `folders` that one server can serve together: those with one hop, without their own limits, and without
+    a prefilled response. Excludes the dialect completions, whose models need a chat template."""
     for manifest in sorted(path for folder in folders for path in folder.glob("**/fixture.toml")):
         fixture = tomllib.loads(manifest.read_text("utf-8"))
         limited = any(key.startswith("max_") for key in fixture.get("settings", {}))
@@ -65,11 +62,11 @@ def fixtures(folders):
 
 
 def of_fixture(folder, mock):
-    """The model whose response is the fixture in `folder`."""
+    """Creates the model that responds with the fixture in `folder`."""
     manifest = tomllib.loads((folder / "fixture.toml").read_text("utf-8"))
     settings = manifest.get("settings", {})
     upstream_settings = {"tolerate_truncation": settings.pop("tolerate_truncation", False)}
-    # Lumo's enabled tools matter if client tools are taught beside them.
+    # Lumo's enabled tools affect how client tools are taught.
     server_tools = settings.pop("server_tools", [])
     settings.setdefault("tool_prefix", "")
     options = {}
@@ -92,21 +89,21 @@ def of_fixture(folder, mock):
 
 
 def case(folder):
-    """What the suites need to know of a fixture."""
+    """Returns what the suites need to know about a fixture."""
     expect = json.loads((folder / "expect.json").read_text("utf-8"))
     request = json.loads((folder / "request.json").read_text("utf-8"))
     return {"name": folder.name, "request": request | {"model": folder.name}, "expect": expect}
 
 
 def of_scenarios(scripted, mock, formats):
-    """The models of the scripted upstream, which writes calls in `formats` unless they are native."""
+    """Returns the models of the scripted upstream. Calls that are not native are written in one of `formats`."""
     def model(name, scenario, dialect="chat", **options):
         return Model(name, dialect, f"{scripted}/{scenario}", **options)
 
     return [
         model("loop-native", "loop"),
         model("loop-lumo", "loop", "lumo"),
-        # Taught in the prompt.
+        # Tools that are taught in the prompt.
         model("loop-hermes", "loop/hermes", tools="hermes"),
         model("loop-fenced", "loop/fenced", tools="fenced"),
         model("loop-bare", "loop/bare", tools="bare"),
@@ -118,7 +115,7 @@ def of_scenarios(scripted, mock, formats):
         model("loop-gemini", "loop", "gemini"),
         model("loop-responses", "loop", "responses"),
         model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
-        # Declared natively, but written as text.
+        # Tools that are declared natively, but called in text.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
         model("searches", "searches", "lumo"),

@@ -1,8 +1,9 @@
-"""An upstream for what a fixture cannot do: read the request, notice that toolwire disconnected, die in the middle.
+"""An upstream for what fixtures cannot do: react to the request, notice a disconnect, break the connection.
 
-The first part of the path selects the scenario: base URL `http://…/loop` gets the tool loop, `http://…/loop/hermes` one
-in which the call is written in that format. `GET /state` returns `{scenario: {"open", "left", "requests"}}`: open
-responses, responses whose reader disconnected, request bodies. `GET /go/SCENARIO` lets a waiting response continue.
+The first segment of the path selects the scenario. For example, the base URL `http://…/loop` selects the tool loop, and
+`http://…/loop/hermes` a tool loop with the call in this format. `GET /state` returns `{scenario: {"open", "left", "requests"}}`:
+the number of open responses, the number of responses whose reader has disconnected, and the request bodies. `GET /go/SCENARIO` lets
+a waiting response continue.
 """
 
 import base64
@@ -26,7 +27,7 @@ EXAMPLES = {}
 
 
 def loop(request, answer):
-    """A call; and once its result has come back, in any form, a response that contains the result."""
+    """Calls the tool. Once the request contains the result, in any form, responds with text that contains the result."""
     turns = turns_of(request)
     answer.begin()
     if "18 °C" in text_of(turns[-1]):
@@ -36,7 +37,7 @@ def loop(request, answer):
         call = EXAMPLES[answer.variant]
         if any("user:get_weather" in text_of(turn) for turn in turns):
             call = call.replace("get_weather", "user:get_weather")
-        # Split as by a tokenizer: inside the marker, the name, the arguments.
+        # Split the call inside the marker, the name and the arguments, as a tokenizer would.
         answer.text(*(call[at : at + 5] for at in range(0, len(call), 5)))
         answer.finish("stop")
     else:
@@ -45,7 +46,7 @@ def loop(request, answer):
 
 
 def endless(_request, answer):
-    """Text for as long as someone reads it."""
+    """Sends text until the reader disconnects."""
     answer.begin()
     for number in range(PATIENCE * 20):
         answer.text(f"{number} ")
@@ -53,12 +54,12 @@ def endless(_request, answer):
 
 
 def silent(_request, answer):
-    """Nothing, not even headers."""
+    """Sends nothing, not even headers."""
     answer.wait(PATIENCE)
 
 
 def slow(_request, answer):
-    """Pauses of twice the keep-alive interval, before the headers and in the middle."""
+    """Pauses for longer than the keep-alive interval, before the headers and in the middle."""
     answer.wait(1)
     answer.begin()
     answer.text("slow ")
@@ -68,32 +69,32 @@ def slow(_request, answer):
 
 
 def dies_in_text(_request, answer):
-    """The connection is closed in the middle of the text, and of HTTP's own framing."""
+    """Closes the connection in the middle of the text, with incomplete HTTP framing."""
     answer.begin()
     answer.text("It is ", "eight")
 
 
 def dies_in_call(_request, answer):
-    """The same in the middle of a call's arguments."""
+    """Closes the connection in the middle of a call's arguments."""
     answer.begin()
     answer.call("get_weather", '{"city": "Pa')
 
 
 def dies_in_written_call(_request, answer):
-    """The same in the middle of a call that is written as text."""
+    """Closes the connection in the middle of a call that is written as text."""
     answer.begin()
     answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
 
 
 def reset(_request, answer):
-    """The connection is reset; what was sent before may be lost with it."""
+    """Resets the connection, which may discard what was sent before."""
     answer.begin()
     answer.text("It is ")
     answer.reset()
 
 
 def halves(_request, answer):
-    """A call whose second half is written only once the test confirms the first."""
+    """Sends the first half of a call, and the second half only after the test has confirmed the first."""
     answer.begin()
     answer.call("get_weather", '{"city": "Pa')
     answer.wait_for_go()
@@ -102,7 +103,7 @@ def halves(_request, answer):
 
 
 def written_halves(_request, answer):
-    """The same with a call that is written as text."""
+    """Does the same with a call that is written as text."""
     answer.begin()
     answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
     answer.wait_for_go()
@@ -111,7 +112,7 @@ def written_halves(_request, answer):
 
 
 def bounce(_request, answer):
-    """A call over Lumo's own channel to a client tool, without arguments; when asked again, a proper one."""
+    """Calls a client tool over Lumo's own channel and without arguments. When asked again, makes a correct call."""
     answer.begin()
     if answer.number % 2 == 0:
         answer.object({"object": "chat.tool_call", "tool_call": {"id": "n1", "name": "get_weather", "arguments": "{}"}})
@@ -123,7 +124,7 @@ def bounce(_request, answer):
 
 
 def searches(request, answer):
-    """Lumo looks something up itself before it calls the client's tool, and again before its response."""
+    """Runs a search as Lumo does itself, before the call to the client's tool and before the response."""
     answer.begin()
     result = json.dumps({"results": [{"title": "Paris", "url": "https://weather.example/paris", "description": "mild"}]})
     search = {"id": f"s{answer.number}", "name": "web_search", "arguments": json.dumps({"query": "weather Paris"})}
@@ -138,7 +139,7 @@ def searches(request, answer):
 
 
 def flaky(_request, answer):
-    """No capacity for two requests out of three."""
+    """Refuses two of every three requests."""
     if answer.number % 3 < 2:
         answer.refuse()
     else:
@@ -148,7 +149,7 @@ def flaky(_request, answer):
 
 
 def embeds(request, answer):
-    """Embeddings, in the two forms that the API has: each text's is its length and its number."""
+    """Returns embeddings in either of the API's two formats. A text's embedding is its length and its index."""
     texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
     vectors = [[float(len(text)), float(number)] for number, text in enumerate(texts)]
     if request.get("encoding_format") == "base64":
@@ -179,18 +180,18 @@ SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS} | matrix.ACTS 
 
 
 def turns_of(request):
-    """The turns of a request in any dialect."""
+    """Returns the turns of a request in any dialect."""
     request = request.get("Prompt", request)
     return next(request[key] for key in ("messages", "turns", "contents", "input") if key in request)
 
 
 def text_of(turn):
-    """A turn with everything in it, as text."""
+    """Returns a complete turn as text."""
     return json.dumps(turn, ensure_ascii=False)
 
 
 class State:
-    """What has been seen, by scenario."""
+    """What the upstream has seen, by scenario."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -198,7 +199,7 @@ class State:
         self.go = defaultdict(lambda: threading.Semaphore(0))
 
     def add(self, scenario, **changes):
-        """Adds to the counts and lists of `scenario`; returns the number of its requests."""
+        """Adds to the counts and lists of `scenario`. Returns the number of its requests."""
         with self.lock:
             seen = self.seen[scenario]
             for key, value in changes.items():
@@ -248,15 +249,15 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        # A connection that is closed before it was used is not an error.
+        # It is not an error if a connection is closed before it is used.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 def start(examples):
-    """The upstream's server, which runs in threads of this process until it is shut down.
+    """Starts the upstream, which runs in threads of this process until it is shut down.
 
-    `examples`: a call of get_weather for Paris, by format.
+    `examples` maps each format to a call to get_weather for Paris.
     """
     EXAMPLES.update(examples)
     server = Server(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""Responses of the scripted upstream to requests that do not ask for a stream: one JSON object."""
+"""Writes the scripted upstream's non-streaming responses."""
 
 import json
 
@@ -7,7 +7,7 @@ from answers import FAILURE, INPUT_TOKENS, OUTPUT_TOKENS, Answer
 
 
 class Whole(Answer):
-    """Collects what a scenario says. `dialect` is the class that would write the stream."""
+    """Collects what a scenario writes, for a single JSON response. `dialect` is the class that would write the stream."""
 
     def __init__(self, dialect, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -35,7 +35,7 @@ class Whole(Answer):
         self._respond(b"500 Broken", body, len(body))
 
     def cut(self):
-        """Half of the response's body."""
+        """Sends only half of the response's body."""
         self._respond(b"200 OK", b'{"id": "up", "choices": [{"mess', 1000)
 
     def error_body(self, status):
@@ -144,7 +144,7 @@ BODIES = {
 
 
 def is_wanted(dialect, path, request):
-    """Whether the client of `dialect` asked for a response in one piece."""
+    """Whether a request in `dialect` asks for a non-streaming response."""
     if dialect is answers.Gemini:
         return not path.split("?")[0].endswith(":streamGenerateContent")
     return dialect in BODIES and not request.get("stream", dialect is answers.Ollama)

@@ -20,12 +20,12 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 BINARY = os.environ.get("TOOLWIRE_BIN") or str(REPOSITORY / "target/debug/toolwire")
 
-# Seconds that a server may take to be ready.
+# How long a server may take to be ready, in seconds.
 STARTING = 60
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests with JSON bodies. `server.requests` collects their paths and bodies."""
+    """Reads and writes JSON bodies. Collects the paths and bodies of requests in `server.requests`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Upstream(Handler):
-    """A chat completions server. `server.script` maps a request to text, calls (name, arguments) and a finish reason."""
+    """A Chat Completions server. `server.script` maps a request to text, calls (name, arguments) and a finish reason."""
 
     def do_POST(self):
         text, calls, finish = self.server.script(self.read())
@@ -64,7 +64,7 @@ class Upstream(Handler):
 
 
 def results(request):
-    """The results of calls since the last message of the user."""
+    """Returns the results of calls since the last user message."""
     found = []
     for message in request["messages"]:
         found = [] if message["role"] == "user" else found + [message] * (message["role"] == "tool")
@@ -72,8 +72,8 @@ def results(request):
 
 
 def on_demand(request):
-    """Calls the tool that the user's message names, as JSON: {"tool": …, "arguments": …}, then answers with its result. To `list`
-    it answers with the names of the tools that it was given."""
+    """Makes the call in the user's message, which is JSON: {"tool": …, "arguments": …}. Then responds with the result. If the message
+    is `list`, responds with the names of the offered tools."""
     last = request["messages"][-1]
     if last["role"] == "tool":
         return last["content"], [], "stop"
@@ -85,7 +85,7 @@ def on_demand(request):
 
 @contextmanager
 def serving(handler, **attributes):
-    """A server with this handler, whose `requests` are kept."""
+    """Runs a server with this handler. Its `requests` collect the requests."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.requests = []
     vars(server).update(attributes)
@@ -116,7 +116,7 @@ class Toolwire:
         self.url = url
 
     def ask(self, question):
-        """The text of the response to a question."""
+        """Returns the text of the response to a question."""
         body = {"model": "m", "messages": [{"role": "user", "content": question}]}
         request = urllib.request.Request(
             f"{self.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -125,7 +125,7 @@ class Toolwire:
             return json.load(response)["choices"][0]["message"]["content"]
 
     def names(self):
-        """The tools that the model gets."""
+        """Returns the names of the tools that are offered to the model."""
         return json.loads(self.ask("list"))
 
     def tools(self, prefix):
@@ -137,7 +137,7 @@ class Toolwire:
 
 
 def until(found):
-    """Waits until `found` returns something that is true, and returns it."""
+    """Waits until `found` returns a truthy value, and returns the value."""
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline:
         if result := found():
@@ -148,7 +148,7 @@ def until(found):
 
 @contextmanager
 def toolwire(tmp_path, upstream, tables, port=0):
-    """Serves with these tables, `[execution]` among them, in front of `upstream`."""
+    """Runs toolwire in front of `upstream`. `tables` is the rest of the configuration, including `[execution]`."""
     config, log = tmp_path / "toolwire.toml", tmp_path / "log"
     config.write_text(
         f"""

@@ -1,4 +1,4 @@
-"""An MCP server of the Python SDK, which speaks the protocol without handshake: on stdio, or with a port over HTTP."""
+"""An MCP server that uses the Python SDK and the protocol without a handshake: over stdio or, if given a port, over HTTP."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Clients of three APIs. Each asks through its SDK, streamed or whole, and returns what it has assembled."""
+"""Clients of three APIs. Each sends a request through its SDK, streaming or not, and returns the response that the SDK has assembled."""
 
 from dataclasses import dataclass, field
 
@@ -15,13 +15,13 @@ WEATHER = {
 
 @dataclass
 class Answer:
-    """What a client has of a response."""
+    """What a client has received."""
 
     text: str
     finish: str
-    # Calls for the client: (id, name, arguments).
+    # Calls to the client's tools: (id, name, arguments).
     calls: list = field(default_factory=list)
-    # Calls that the server ran: (type of the item or block, name, what the SDK has of it).
+    # Calls that the server ran: (type of the item or block, name, the SDK's object).
     hosted: list = field(default_factory=list)
     tokens: int = 0
     # What the client appends to its history.
@@ -51,7 +51,7 @@ class Chat:
         [choice] = completion.choices
         message = choice.message
         calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
-        # The call and its result are elements of their own, with the same id.
+        # A call and its result are separate elements with the same id.
         results = {}
         for element in getattr(message, "tool_results", None) or []:
             results.setdefault(element["id"], {}).update(element)
@@ -84,7 +84,7 @@ class Responses:
         run = [item for item in response.output if item.type in ("web_search_call", "mcp_call")]
         hosted = [(item.type, getattr(item, "name", None), item) for item in run]
         own = [item.model_dump(exclude_none=True) for item in response.output]
-        # Helpers add fields of their own.
+        # Remove fields that the SDK's helpers add.
         for item in own:
             for part in [item, *(item.get("content") or [])]:
                 part.pop("parsed", None), part.pop("parsed_arguments", None)
@@ -123,6 +123,6 @@ class Messages:
 
 SDKS = {"chat": Chat, "responses": Responses, "messages": Messages}
 
-# How each API says that a response is complete, and that the client is to run calls.
+# How each API says that a response is complete, or that the client must run calls.
 COMPLETE = {"chat": "stop", "responses": "completed", "messages": "end_turn"}
 CALLS = {"chat": "tool_calls", "responses": "completed", "messages": "tool_use"}

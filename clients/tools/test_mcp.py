@@ -1,5 +1,5 @@
-"""MCP servers as hosted tools, from request to answer: a scripted upstream calls a tool of a server, toolwire runs it, and the
-upstream answers with what it got. The servers are the reference servers of npm, and one of the Python SDK."""
+"""MCP servers as hosted tools, end to end: a scripted upstream calls a server's tool, toolwire runs the call, and the upstream
+responds with the result. The servers are the reference servers from npm, and one that uses the Python SDK."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ MODERN = str(HERE / "modern_server.py")
 
 @contextmanager
 def with_server(tmp_path, name, settings):
-    """toolwire with one MCP server."""
+    """Runs toolwire with one MCP server."""
     provider = f'[execution]\n[[providers]]\nname = "{name}"\nkind = "mcp"\n{settings}\n'
     with serving(Upstream, script=on_demand) as upstream, toolwire(tmp_path, upstream, provider) as gateway:
         yield gateway
@@ -54,14 +54,14 @@ def test_everything(tmp_path, transport):
         assert "5" in gateway.call("every__get-sum", a=2, b=3)
         structured = gateway.call("every__get-structured-content", location="New York")
         assert "temperature" in structured
-        # toolwire keeps images, and the model gets their URLs.
+        # toolwire stores images, and gives the model their URLs.
         url = re.search(r"http://[^)]*/api/images/[^)]*", gateway.call("every__get-tiny-image"))
         with urllib.request.urlopen(url[0], timeout=STARTING) as image:
             assert image.read(8) == b"\x89PNG\r\n\x1a\n"
 
 
 def test_http_server_that_dies_and_comes_back(tmp_path):
-    """The new process does not know the session of the old one."""
+    """The restarted server does not know the old session."""
     port = free_port()
     with process("node", EVERYTHING, "streamableHttp", PORT=str(port)) as first:
         wait_for_port(port)
@@ -96,7 +96,7 @@ def test_protocol_without_handshake(tmp_path, transport):
 
 
 def test_programs_do_not_outlive_toolwire(tmp_path):
-    """Neither the server nor what it has started, although that does not read the server's input."""
+    """Neither the server nor its child process, which does not read stdin, is left running."""
     file = tmp_path / "started"
     command = f'["sh", "-c", "sleep 1000 & echo $! > {file}; exec {sys.executable} {MODERN}"]'
     with with_server(tmp_path, "modern", f'command = {command}\nprotocol = "discover"') as gateway:

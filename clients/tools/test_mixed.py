@@ -1,4 +1,4 @@
-"""One turn with calls of a hosted tool and of the client's own, which is deferred; toolwire restarts before the client's result."""
+"""A deferred turn with a call to a hosted tool and a call to a client tool. toolwire restarts before the client returns its result."""
 
 import json
 
@@ -19,7 +19,7 @@ parameters = { type = "object", properties = { query = { type = "string" } } }
 
 
 def both(request):
-    """Calls both tools, then answers with their results."""
+    """Calls both tools, then responds with their results."""
     messages = request["messages"]
     if messages[-1]["role"] != "tool":
         calls = [("search", {"query": "rain"}), ("weather", {"city": "Lyon"})]

@@ -1,5 +1,5 @@
-"""The example programs that register their tools at run time (`examples/provider.*`): each registers, runs a call, is killed, loses
-its lease, comes back, and outlives a restart of toolwire."""
+"""The example programs that register their tools at run time (`examples/provider.*`). Each registers, runs a call, is killed, loses
+its lease, registers again, and survives a restart of toolwire."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ lease = "1s"
 
 
 def rust_example():
-    """The program that `cargo test` built beside toolwire."""
+    """Returns the path of the Rust example, and builds the example if necessary."""
     built = Path(BINARY).parent / "examples/provider"
     if not built.exists():
         subprocess.run(["cargo", "build", "--locked", "--example", "provider"], cwd=REPOSITORY, check=True)
@@ -50,10 +50,10 @@ def test_program_dies_and_comes_back(tmp_path, language):
             with process(*command(language, port)):
                 assert gateway.tools(TOOL) == [TOOL]
                 assert any(digit in gateway.call(TOOL) for digit in "0123456789")
-            # The process was killed, so nothing unregisters it: the lease ends.
+            # A killed process cannot unregister, so its lease expires.
             until(lambda: TOOL not in gateway.names())
         with process(*command(language, port)):
-            # It starts before toolwire, and tries again.
+            # The program starts before toolwire, so it must retry.
             with toolwire(tmp_path, upstream, TABLES, port) as gateway:
                 assert gateway.tools(TOOL) == [TOOL]
                 assert "Unknown" not in gateway.call(TOOL)
@@ -63,7 +63,7 @@ def test_program_dies_and_comes_back(tmp_path, language):
 
 
 def test_wrong_key_registers_nothing(tmp_path):
-    """The program says why, and the model gets no tool."""
+    """The program prints the reason, and the model is offered no tool."""
     with serving(Upstream, script=on_demand) as upstream, toolwire(tmp_path, upstream, TABLES) as gateway:
         program = str(REPOSITORY / "examples/provider.py")
         running = subprocess.Popen(

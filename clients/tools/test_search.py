@@ -1,4 +1,4 @@
-"""Searching, reading a page and answering, seen by the SDKs of three APIs. Serper is a small double of the real server."""
+"""A web search, reading a page, and the response, as seen by the SDKs of three APIs. A test double replaces Serper."""
 
 import json
 
@@ -11,7 +11,7 @@ PAGE = "https://weather.example/lyon"
 
 
 class Serper(Handler):
-    """A search finds one page, and each page has the same text."""
+    """A double of Serper. Every search finds one page, and every page has the same text."""
 
     def do_POST(self):
         asked = self.read()
@@ -25,7 +25,7 @@ class Serper(Handler):
 
 
 def researcher(request):
-    """Searches, reads the first page that was found, and answers with its text."""
+    """Searches, reads the first page found, and responds with its text."""
     match [json.loads(result) for result in results(request)]:
         case []:
             return "Let me look.", [("web_search", {"query": "rain in Lyon"})], "tool_calls"
@@ -49,7 +49,7 @@ scrape_url = "{base}/scrape"
 """
 
 
-# The types of the items or blocks of a search and of a page that is read.
+# The types of the items or blocks for a search and for reading a page.
 SHOWN = {
     "chat": ["tool_results", "tool_results"],
     "responses": ["web_search_call", "mcp_call"],
@@ -74,7 +74,7 @@ def test_search_scrape_answer(tmp_path, sdk, visibility, stream):
             assert [kind for kind, *_ in answer.hosted] == (SHOWN[sdk] if visibility == "items" else [])
             if visibility == "items":
                 check_items(sdk, answer.hosted)
-            # What the SDK has assembled is a valid history.
+            # The response that the SDK has assembled must be valid as history.
             history += answer.own + client.question("And tomorrow?")
             again = client.ask(history, stream)
             assert again.text.endswith("Rain until noon.") and again.finish == COMPLETE[sdk]
