@@ -16,7 +16,7 @@ TEST_MODULE = re.compile(r"#\[cfg\((?:all\()?test[^\]]*\]\s*(?:pub(?:\([^)]*\))?
 
 
 def code(text):
-    """The source without comments and test modules."""
+    """Removes comments and test modules from source text."""
     text = re.sub(r"//[^\n]*", "", text)
     while found := TEST_MODULE.search(text):
         end, depth = found.end(), 1

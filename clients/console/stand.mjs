@@ -1,5 +1,5 @@
 // Starts toolwire with the console, a scripted model as its upstream, and a proxy in front of it. The proxy strips a path prefix, and can
-// replace responses by scripted ones.
+// replace responses with scripted ones.
 
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";

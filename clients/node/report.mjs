@@ -4,7 +4,7 @@ export default async function* report(source) {
   let passed = 0;
   let failed = 0;
   for await (const { type, data } of source) {
-    // The runner also reports each file as a test. Only count a file that cannot be run.
+    // The runner also reports each file as a test. Count a file only if it cannot be run.
     const file = data?.details?.type === "suite" || data?.name?.endsWith(".test.mjs");
     if (type === "test:pass" && !file && !data.skip && !data.todo) passed += 1;
     if (type === "test:fail" && !data.todo) {

@@ -87,7 +87,7 @@ def written(arguments):
 
 
 class Messages:
-    """anthropic, with its `.stream()` helper and non-streaming."""
+    """anthropic: its `.stream()` helper, and non-streaming requests."""
 
     sees = {"text", "reasoning", "calls", "usage"}
     sees_errors_as = {"status", "message"}

@@ -69,7 +69,7 @@ async def langgraph(name, stream):
 
 
 async def pydantic_ai(name, stream, speaking=OpenAIChatModel):
-    """Pydantic AI, which asks again after a call to an unknown tool."""
+    """Pydantic AI, which asks the model again after a call to an unknown tool."""
     calls = []
 
     def counted(city: str) -> str:

@@ -1,4 +1,4 @@
-"""An MCP server that uses the Python SDK and the protocol without a handshake: over stdio or, if given a port, over HTTP."""
+"""An MCP server built with the Python SDK. Uses the protocol version without a handshake, over stdio or, if given a port, HTTP."""
 
 import sys
 

@@ -122,7 +122,7 @@ impl fmt::Display for Entry<'_> {
     }
 }
 
-/// Replaces an unspecified address (`0.0.0.0`, `::`) by loopback, to which a client on this machine can connect.
+/// Replaces an unspecified address (`0.0.0.0`, `::`) with loopback, to which a client on this machine can connect.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -110,7 +110,8 @@ impl Notifier {
         self.tell(&format!("STOPPING=1\n{}\nSTATUS=Open streams may end", extension()));
     }
 
-    /// Asks for more time to stop, again and again, until dropped: the server limits the time itself.
+    /// Asks for more time to stop, again and again, until the future is dropped: the server itself limits the
+    /// time.
     pub(super) async fn extend(&self) {
         let mut ticks = interval(EXTENSION);
         loop {
@@ -119,7 +120,7 @@ impl Notifier {
         }
     }
 
-    /// Reports that the server is alive, twice per watchdog interval (`WATCHDOG_USEC`), until dropped.
+    /// Reports that the server is alive, twice per watchdog interval (`WATCHDOG_USEC`), until the future is dropped.
     pub(super) async fn watchdog(&self) {
         let variable = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
         let is_ours = variable("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

@@ -41,7 +41,7 @@ impl Screen {
         size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
     }
 
-    /// Replaces the screen's content by `lines`, which must fit.
+    /// Replaces the screen's content with `lines`, which must fit.
     ///
     /// # Errors
     /// The terminal was closed.

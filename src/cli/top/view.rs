@@ -56,7 +56,7 @@ impl Sort {
         later.map_or(Self::Age, |(sort, _)| sort)
     }
 
-    /// Compares so that the largest numbers come first and names are in alphabetical order.
+    /// Orders streams with the largest numbers first, and names alphabetically.
     fn order(self, a: &Stream, b: &Stream) -> Ordering {
         match self {
             Self::Age => b.ms.cmp(&a.ms),
