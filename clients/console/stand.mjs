@@ -149,7 +149,6 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
     state,
     // The requests that the model has received.
     asked: () => upstream.requests,
-    // How many times a hosted tool has run.
     async calls(name) {
       const { tools } = await (await fetch(`http://127.0.0.1:${port}/admin/tools`)).json();
       return tools.find((tool) => tool.name === name).figures.calls;
@@ -167,12 +166,10 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
       upstream.server.closeAllConnections();
       upstream.server.close();
     },
-    // Kills toolwire, as in a crash.
     async kill() {
       child.kill("SIGKILL");
       await ended(child);
     },
-    // Restarts toolwire at the same address.
     async start() {
       child = await begin(port);
       await announced(child);

@@ -129,7 +129,7 @@ const flipped = (sealed) => {
   return damaged.toString("base64");
 };
 
-/** Wrong ways to encrypt a text. */
+/** Ways to encrypt a text incorrectly. */
 const WRONG = {
   "the request's associated data": (opened, plain) => opened.seal(plain, requestData(opened.id)),
   "another request's id": (opened, plain) => opened.seal(plain, responseData(webcrypto.randomUUID())),
@@ -161,7 +161,6 @@ async function respond(request, response, privateKey, seen) {
   response.end(await wanted(opened));
 }
 
-/** Starts toolwire with this configuration, and returns its base URL. */
 function start(config) {
   const program = spawn(PROGRAM, ["serve", "--config", config, "--listen", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
   cleanups.push(() => program.kill());

@@ -13,7 +13,6 @@ const TOOL = { type: "function", function: { name: "list_files", parameters: { t
 
 const ask = (request, options) => client(options).chat.completions.create({ model: "verbatim", messages, ...request });
 
-/** Returns the error that openai throws for `request`. */
 async function thrown(request, options) {
   try {
     await ask(request, options);

@@ -1,5 +1,3 @@
-// LangChain: `ChatOpenAI` with `bindTools`.
-
 import { ChatOpenAI } from "@langchain/openai";
 
 import { STAND, TIMEOUT, empty } from "./sdk.mjs";

@@ -15,7 +15,6 @@ export async function seen(scenario) {
 /** Lets the scenario's response continue. */
 export const go = (scenario) => fetch(`${STAND.upstream}/go/${scenario}`);
 
-/** Waits until the scenario has reached this state. */
 export async function until(scenario, expected) {
   for (const deadline = Date.now() + PATIENCE; ; await sleep(20)) {
     const now = await seen(scenario);

@@ -10,7 +10,6 @@ STAND = json.loads(Path(os.environ["STAND"]).read_text("utf-8"))
 # The clients' timeout, in seconds. Only a test that hangs takes this long.
 TIMEOUT = 30
 
-# Arguments for creating an SDK client.
 SETTINGS = {"base_url": STAND["url"], "api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT}
 
 
@@ -27,5 +26,4 @@ class Answer:
     results: list = field(default_factory=list)
     finish: str | None = None
     usage: dict | None = None
-    # What the SDK raised.
     error: Exception | None = None

@@ -19,7 +19,6 @@ const START: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
-    /// `http://127.0.0.1:PORT`.
     pub(super) address: String,
 }
 

@@ -18,9 +18,7 @@ use toolwire_pipeline::dialect::ClientDialect;
 /// Prefix of the client's lines in the single-column layout.
 const CLIENT: &str = "▶";
 
-/// Width of the time column.
 const TIME: usize = 8;
-/// Width of the gap between columns.
 const GAP: usize = 2;
 /// Maximum widths of the left and right columns.
 const MOST: [usize; 2] = [54, 70];
