@@ -26,7 +26,7 @@ def queries():
 
 
 def filled(query):
-    """Replaces Grafana's variables: built-in ones (`$__…`) by a duration, all others by a name."""
+    """Replaces Grafana's variables: built-in ones (`$__…`) with a duration, all others with a name."""
     return re.sub(r"\$\w+", "value", re.sub(r"\$__\w+", "5m", query))
 
 
