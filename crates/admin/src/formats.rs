@@ -141,7 +141,7 @@ fn got_by(
 ) -> Result<String, AdminError> {
     let internal = |message| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message);
     // Must differ from the client's dialect, or else frames would be passed through unchanged.
-    let upstream = UpstreamDialect::try_from(Dialect::Chat).map_err(internal)?;
+    let upstream = UpstreamDialect::try_from(Dialect::Chat).map_err(|error| internal(error.to_string()))?;
     let reader = upstream.side().reader(&ReaderRules {
         max_frame: rules.limits.max_frame,
         tolerate_truncation: false,

@@ -274,7 +274,7 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
             match options.prepare(&read, unix_millis() / 1000) {
                 Ok(None) => {}
                 Ok(Some(warning)) => cell.warn(warning),
-                Err(problem) => _ = cell.wrong::<()>(problem),
+                Err(error) => _ = cell.wrong::<()>(error.to_string()),
             }
         }
         if draft.dialect == Some(dialect) {

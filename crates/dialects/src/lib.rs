@@ -59,7 +59,7 @@ use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
-pub use self::lumo::{AccountSettings, Credentials, RefreshError, Session, UID_HEADER, brought};
+pub use self::lumo::{AccountSettings, Credentials, KeyError, RefreshError, Session, UID_HEADER, brought};
 pub(crate) use self::response_writer::{StreamForm, WholeForm};
 use self::{
     body::{BodyReader, JsonBody, not_json},
@@ -91,7 +91,7 @@ use toolwire_engine::{
     settings::{self, Visitor},
     tools,
 };
-use toolwire_wire::{self as wire, digest, suggest::suggest};
+use toolwire_wire::{self as wire, Invalid, digest, suggest::suggest};
 
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
@@ -110,12 +110,12 @@ impl fmt::Display for Dialect {
 }
 
 impl FromStr for Dialect {
-    type Err = String;
+    type Err = Invalid;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, Invalid> {
         Self::ALL.iter().copied().find(|dialect| dialect.name() == name).ok_or_else(|| {
             let known: Vec<_> = Self::ALL.iter().map(|dialect| dialect.name()).collect();
-            format!("there is no dialect `{name}`; {}", suggest(name, &known, None))
+            format!("there is no dialect `{name}`; {}", suggest(name, &known, None)).into()
         })
     }
 }
@@ -133,18 +133,18 @@ impl ClientDialect {
 }
 
 impl TryFrom<Dialect> for ClientDialect {
-    type Error = String;
+    type Error = Invalid;
 
     /// The client side of `dialect`.
     ///
     /// # Errors
     /// Clients cannot speak this dialect. The error is a sentence that lists the dialects that they can
     /// speak.
-    fn try_from(dialect: Dialect) -> Result<Self, String> {
+    fn try_from(dialect: Dialect) -> Result<Self, Invalid> {
         let side = Self::SIDES.iter().find(|(_, side)| side.dialect() == dialect);
         side.map(|(client, _)| *client).ok_or_else(|| {
             let known: Vec<_> = Self::SIDES.iter().map(|(_, side)| side.dialect().name()).collect();
-            format!("no client speaks `{dialect}`; `to` can be {}", known.join(", "))
+            format!("no client speaks `{dialect}`; `to` can be {}", known.join(", ")).into()
         })
     }
 }
@@ -168,7 +168,7 @@ impl UpstreamDialect {
         &mut self,
         read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
         now: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, KeyError> {
         self.side_mut().prepare(read, now)
     }
 
@@ -218,18 +218,18 @@ impl Reader {
 }
 
 impl TryFrom<Dialect> for UpstreamDialect {
-    type Error = String;
+    type Error = Invalid;
 
     /// The upstream side of `dialect`, with default settings.
     ///
     /// # Errors
     /// Upstreams cannot speak this dialect. The error is a sentence that lists the dialects that they can
     /// speak.
-    fn try_from(dialect: Dialect) -> Result<Self, String> {
+    fn try_from(dialect: Dialect) -> Result<Self, Invalid> {
         let all = Self::all();
         all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {
             let known: Vec<_> = all.iter().map(|upstream| upstream.dialect().name()).collect();
-            format!("no upstream speaks `{dialect}`; `from` can be {}", known.join(", "))
+            format!("no upstream speaks `{dialect}`; `from` can be {}", known.join(", ")).into()
         })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Dialect, File, Observed, Probe, Reader};
+use super::{Dialect, File, KeyError, Observed, Probe, Reader};
 use crate::{
     conversation::{Conversation, IdForm, NameForm, Part, Prefill, Prompt, Turn, WantsBack},
     enforce::Means,
@@ -105,12 +105,12 @@ pub trait UpstreamSide: Settings {
     /// of Unix time. Returns a warning if something will soon expire.
     ///
     /// # Errors
-    /// A description of what is wrong with the settings.
+    /// What is wrong with the settings.
     fn prepare(
         &mut self,
         _read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
         _now: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, KeyError> {
         Ok(None)
     }
 

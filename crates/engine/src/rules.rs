@@ -7,6 +7,7 @@ use strum::VariantArray;
 use crate::{
     failure::{Failure, Kind},
     settings::Settings,
+    wire::Invalid,
 };
 
 /// How to read and forward the responses of a model.
@@ -169,14 +170,14 @@ impl Reasoning {
 }
 
 impl FromStr for Reasoning {
-    type Err = String;
+    type Err = Invalid;
 
-    fn from_str(word: &str) -> Result<Self, String> {
+    fn from_str(word: &str) -> Result<Self, Invalid> {
         let named = Self::VARIANTS.iter().copied().find(|known| <&str>::from(known) == word);
         named.ok_or_else(|| {
             let known: Vec<_> =
                 Self::VARIANTS.iter().map(|known| format!("`{}`", <&str>::from(known))).collect();
-            format!("`{word}` is not one of {}", known.join(", "))
+            format!("`{word}` is not one of {}", known.join(", ")).into()
         })
     }
 }

@@ -14,10 +14,9 @@ pub mod conform;
 pub mod fixture;
 pub(crate) mod follow;
 mod html;
-mod invalid;
 #[cfg(test)]
 #[path = "../../../tests/support/repository.rs"]
 mod repository;
 pub mod upstream;
 
-pub use invalid::Invalid;
+use toolwire_pipeline::wire::Invalid;

@@ -292,7 +292,7 @@ impl Fitting<'_> {
                             split.aside(vec![part])
                         }
                         Ok(part) => split.parts.push(part),
-                        Err(what) => split.parts.push(Part::Text(left_out(&what).into())),
+                        Err(what) => split.parts.push(Part::Text(what.to_string().into())),
                     }
                 }
             }
@@ -307,7 +307,7 @@ impl Fitting<'_> {
                             ));
                         }
                         Ok(part) => split.parts.push(part),
-                        Err(what) => {
+                        Err(LeftOut(what)) => {
                             let why = format!("is {what}, which this model's API does not take in this form");
                             return Err(unfit(whole, &why));
                         }
@@ -325,23 +325,23 @@ impl Fitting<'_> {
             match self.expressed(piece) {
                 Ok(Part::Text(text)) => texts.push(String::from(text)),
                 Ok(part) => media.push(part),
-                Err(what) => texts.push(left_out(&what)),
+                Err(what) => texts.push(what.to_string()),
             }
         }
         (texts, media)
     }
 
-    /// Converts a piece to a part. If it cannot be sent, returns its description as the error.
-    fn expressed(&self, piece: Piece) -> Result<Part, String> {
+    /// Converts a piece to a part, if it can be sent.
+    fn expressed(&self, piece: Piece) -> Result<Part, LeftOut> {
         match piece {
             Piece::Text(text) => Ok(Part::Text(text.into())),
             Piece::Reasoning(text) => Ok(Part::Reasoning { text, signature: None, redacted: false }),
-            Piece::Image { url, .. } if !self.side.takes_image(&url) => Err(match data_url(&url) {
+            Piece::Image { url, .. } if !self.side.takes_image(&url) => Err(LeftOut(match data_url(&url) {
                 Some(_) => "an image".to_owned(),
                 None => format!("an image, {}", clip(&url)),
-            }),
+            })),
             Piece::Image { url, detail } => Ok(Part::Image { url, detail }),
-            Piece::File(file) => self.side.file_part(&file).ok_or_else(|| file.described()),
+            Piece::File(file) => self.side.file_part(&file).ok_or_else(|| LeftOut(file.described())),
         }
     }
 }
@@ -350,9 +350,10 @@ fn is_instruction(role: Role) -> bool {
     matches!(role, Role::System | Role::Developer)
 }
 
-fn left_out(what: &str) -> String {
-    format!("[{what}, was left out: this model's API does not take it in this form]")
-}
+/// Describes a piece that cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[error("[{0}, was left out: this model's API does not take it in this form]")]
+struct LeftOut(String);
 
 /// An image as in Chat Completions, to be read like any other part.
 fn image_part(url: &str, detail: Option<&str>) -> Value {

@@ -31,6 +31,17 @@ pub struct Encryption {
     pub recipient: Option<Arc<Recipient>>,
 }
 
+/// Why requests cannot be encrypted with the server's key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file of `u2l_key` cannot be read, or contains no such key.
+    #[error("`u2l_key`, {path}: {1}", path = .0.display())]
+    File(PathBuf, #[source] Box<dyn std::error::Error + Send + Sync>),
+    /// There is no key that can encrypt. The cause is from the OpenPGP library.
+    #[error("{0}")]
+    Unusable(&'static str, #[source] Option<Box<dyn std::error::Error + Send + Sync>>),
+}
+
 impl Encryption {
     /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, in seconds of
     /// Unix time.
@@ -41,7 +52,7 @@ impl Encryption {
         &mut self,
         read: &dyn Fn(&Path) -> io::Result<String>,
         now: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, KeyError> {
         if !self.is_on {
             return Ok(None);
         }

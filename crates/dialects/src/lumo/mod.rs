@@ -37,7 +37,7 @@ mod v2;
 mod values;
 
 pub use account::{AccountSettings, Credentials};
-pub use encryption::Encryption;
+pub use encryption::{Encryption, KeyError};
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
 pub use request::{Options, Version, encode};

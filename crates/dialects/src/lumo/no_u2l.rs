@@ -5,7 +5,7 @@ use std::{io, path::Path};
 
 use bytes::Bytes;
 
-use crate::failure::Failure;
+use crate::{KeyError, failure::Failure};
 
 /// The key of an encrypted request, which cannot exist without the feature `lumo-u2l`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,9 @@ impl Recipient {
     pub(super) fn find(
         _key_file: Option<&Path>,
         _read: &dyn Fn(&Path) -> io::Result<String>,
-    ) -> Result<Self, String> {
-        Err("`u2l`: this program was built without it; build it with `--features lumo-u2l`".to_owned())
+    ) -> Result<Self, KeyError> {
+        let why = "`u2l`: this program was built without it; build it with `--features lumo-u2l`";
+        Err(KeyError::Unusable(why, None))
     }
 
     pub(super) fn fingerprint(&self) -> &str {
@@ -67,7 +68,7 @@ mod tests {
     fn encryption_that_is_not_built_in_is_refused() {
         for key_file in [None, Some(PathBuf::from("key.asc"))] {
             let mut encryption = Encryption { is_on: true, key_file, ..Encryption::default() };
-            let problem = encryption.prepare(&|_| Ok(String::new()), 0).unwrap_err();
+            let problem = encryption.prepare(&|_| Ok(String::new()), 0).unwrap_err().to_string();
             assert!(problem.contains("built without it"), "{problem}");
         }
     }

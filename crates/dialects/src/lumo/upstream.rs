@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Options, ReaderSettings, Version, encode, refusal};
 use crate::{
-    Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, conversation::Conversation,
+    Dialect, KeyError, Reader, ReaderRules, UpstreamRequest, UpstreamSide, conversation::Conversation,
     failure::Failure, media::data_url,
 };
 
@@ -51,7 +51,7 @@ impl UpstreamSide for Options {
         &mut self,
         read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
         now: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, KeyError> {
         self.encryption.prepare(read, now)
     }
 

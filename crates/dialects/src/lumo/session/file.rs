@@ -4,15 +4,16 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 use super::{Form, Session, is_usable};
+use crate::Invalid;
 
 impl Session {
     /// Parses the contents of a session file.
     ///
     /// # Errors
     /// A description of the fault, which does not quote the file.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, Invalid> {
         let Ok(Value::Object(members)) = serde_json::from_slice(text) else {
-            return Err("it is not a JSON object".to_owned());
+            return Err("it is not a JSON object".into());
         };
         let text = |key: &str| match members.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -29,7 +30,7 @@ impl Session {
         let form = match text("form")?.as_deref() {
             None | Some("token") => Form::Token,
             Some("cookie") => Form::Cookie,
-            Some(_) => return Err("`form` is neither \"token\" nor \"cookie\"".to_owned()),
+            Some(_) => return Err("`form` is neither \"token\" nor \"cookie\"".into()),
         };
         Ok(Self {
             uid: needed("uid")?,

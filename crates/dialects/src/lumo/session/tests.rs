@@ -153,7 +153,7 @@ fn mistakes_in_a_file_are_named_without_its_secrets() {
         (r#"{"uid":"u","access_token":"secret","form":"secret"}"#, "`form` is neither"),
         (r#"{"uid":"u","access_token":"secret","expires_at":"secret"}"#, "`expires_at` is not a time"),
     ] {
-        let problem = Session::parse(text.as_bytes()).unwrap_err();
+        let problem = Session::parse(text.as_bytes()).unwrap_err().to_string();
         assert!(problem.contains(expected) && !problem.contains("secret"), "{text}: {problem}");
     }
     let long = |length: usize| format!(r#"{{"uid":"u","access_token":"{}"}}"#, "a".repeat(length));

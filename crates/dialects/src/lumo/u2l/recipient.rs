@@ -13,7 +13,7 @@ use pgp::{
 };
 use rand_core::{CryptoRng, RngCore};
 
-use super::{Random, RequestKey};
+use super::{super::KeyError, Random, RequestKey};
 use crate::failure::{Failure, Kind};
 
 /// Lumo's key (docs/protocols/lumo.md#encryption).
@@ -45,22 +45,24 @@ impl Recipient {
     ///
     /// # Errors
     /// The built-in key does not have the expected fingerprint.
-    pub fn lumo() -> Result<Self, String> {
+    pub fn lumo() -> Result<Self, KeyError> {
         let lumo = Self::read(LUMO)?;
-        if lumo.fingerprint == FINGERPRINT { Ok(lumo) } else { Err("Lumo's key is another one".to_owned()) }
+        let is_known = lumo.fingerprint == FINGERPRINT;
+        if is_known { Ok(lumo) } else { Err(KeyError::Unusable("Lumo's key is another one", None)) }
     }
 
     /// Reads the key from an armored certificate.
     ///
     /// # Errors
     /// `armored` is not a certificate, its signatures are invalid, or it has no encryption subkey.
-    pub fn read(armored: &str) -> Result<Self, String> {
+    pub fn read(armored: &str) -> Result<Self, KeyError> {
+        let wrong = |what| move |error: pgp::errors::Error| KeyError::Unusable(what, Some(error.into()));
         let (certificate, _) = SignedPublicKey::from_armor_single(Cursor::new(armored.as_bytes()))
-            .map_err(|_| "it is not an armored OpenPGP certificate".to_owned())?;
-        certificate.verify_bindings().map_err(|_| "its signatures are wrong".to_owned())?;
+            .map_err(wrong("it is not an armored OpenPGP certificate"))?;
+        certificate.verify_bindings().map_err(wrong("its signatures are wrong"))?;
         let encrypts = |key: &&SignedPublicSubKey| key.algorithm().can_encrypt();
         let key = certificate.public_subkeys.iter().find(encrypts);
-        let key = key.ok_or("it has no subkey for encryption")?.clone();
+        let key = key.ok_or(KeyError::Unusable("it has no subkey for encryption", None))?.clone();
         let lifetimes = key.signatures.iter().filter_map(|signature| signature.key_expiration_time());
         let lifetime =
             lifetimes.map(|lifetime| u64::from(lifetime.as_secs())).filter(|seconds| *seconds > 0).max();
@@ -80,10 +82,10 @@ impl Recipient {
     pub(in super::super) fn find(
         key_file: Option<&Path>,
         read: &dyn Fn(&Path) -> io::Result<String>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, KeyError> {
         let Some(path) = key_file else { return Self::lumo() };
-        let wrong = |problem: String| format!("`u2l_key`, {}: {problem}", path.display());
-        Self::read(&read(path).map_err(|error| wrong(error.to_string()))?).map_err(wrong)
+        let wrong = |error| KeyError::File(path.to_owned(), error);
+        Self::read(&read(path).map_err(|error| wrong(error.into()))?).map_err(|error| wrong(error.into()))
     }
 
     /// The fingerprint of the certificate, in lower case.

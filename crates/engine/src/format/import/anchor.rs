@@ -18,7 +18,7 @@ impl Anchor {
     ///
     /// # Errors
     /// The first part of the expression that is not supported.
-    pub(super) fn read(pattern: &str) -> Result<Self, String> {
+    pub(super) fn read(pattern: &str) -> Result<Self, NotLiteral> {
         let mut anchor = Self(Vec::new());
         let mut rest = pattern;
         while let Some(first) = rest.chars().next() {
@@ -85,11 +85,15 @@ fn group_of(text: &str) -> Option<(&str, &str)> {
     (!inside.contains('(') && !inside.ends_with('\\')).then_some((name, rest))
 }
 
-fn refusal(rest: &str) -> String {
-    let shown: String = rest.chars().take(12).collect();
-    format!(
-        "a regular expression that is not literal from `{shown}` on; markers are literal text here, with a name or blanks between them"
-    )
+/// Contains the first characters of what is not literal.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a regular expression that is not literal from `{0}` on; markers are literal text here, with a name or blanks between them"
+)]
+pub(super) struct NotLiteral(String);
+
+fn refusal(rest: &str) -> NotLiteral {
+    NotLiteral(rest.chars().take(12).collect())
 }
 
 #[cfg(test)]
@@ -129,7 +133,7 @@ mod tests {
             ("(?P<x>(a|b))", "`(?P<x>(a|b)"),
             ("[ab]", "`[ab]`"),
         ] {
-            let error = Anchor::read(pattern).unwrap_err();
+            let error = Anchor::read(pattern).unwrap_err().to_string();
             assert!(error.contains(shown), "{pattern}: {error}");
         }
     }

@@ -111,7 +111,7 @@ impl Field<'_> {
         // The tool's schema determines the type of a value, so it does not matter how the template parses it.
         only(arguments, &self.path("content_args."), &["tag_pattern", "value_parser"])?;
         let pattern = arguments.get("tag_pattern").and_then(Value::as_str).unwrap_or_default();
-        let parts = Anchor::read(pattern).or_else(|why| self.refused(KEY, why))?.0;
+        let parts = Anchor::read(pattern).or_else(|why| self.refused(KEY, why.to_string()))?.0;
         let [
             Part::Literal(before),
             Part::Group(key),

@@ -153,7 +153,7 @@ impl<'t> Field<'t> {
             None => Ok(None),
             Some(Value::String(pattern)) => match Anchor::read(pattern) {
                 Ok(anchor) => Ok(Some(anchor)),
-                Err(why) => self.refused(key, why),
+                Err(why) => self.refused(key, why.to_string()),
             },
             Some(_) => self.refused(key, "expected a regular expression"),
         }
