@@ -259,13 +259,24 @@ pub fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
     showing.0
 }
 
+/// Why a table cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    #[error("{0}")]
+    Unwritable(#[from] toml::ser::Error),
+    #[error("{}", .0.message())]
+    Unreadable(#[from] toml::de::Error),
+    #[error("{0}")]
+    Wrong(String),
+}
+
 /// Reads `table`, which does not come from a configuration file, into the fields that `visit` declares.
 ///
 /// # Errors
 /// The mistakes in the table, each with its key.
-pub fn read_table(table: &toml::Table, visit: impl FnOnce(&mut Reading<'_, '_>)) -> Result<(), String> {
-    let text = toml::to_string(table).map_err(|error| error.to_string())?;
-    let root = toml::de::DeTable::parse(&text).map_err(|error| error.message().to_owned())?;
+pub fn read_table(table: &toml::Table, visit: impl FnOnce(&mut Reading<'_, '_>)) -> Result<(), TableError> {
+    let text = toml::to_string(table)?;
+    let root = toml::de::DeTable::parse(&text)?;
     let source = super::source::Source::default();
     let context = super::table::Context {
         source: &source,
@@ -284,5 +295,5 @@ pub fn read_table(table: &toml::Table, visit: impl FnOnce(&mut Reading<'_, '_>))
             None => message,
         });
     let wrong: Vec<_> = wrong.collect();
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+    if wrong.is_empty() { Ok(()) } else { Err(TableError::Wrong(wrong.join("; "))) }
 }

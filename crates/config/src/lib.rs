@@ -61,7 +61,7 @@ pub use facts::Facts;
 pub use format::unknown as unknown_format;
 pub use key_file::KeyFile;
 pub use keys::Row;
-pub use keys::{Keys, read_table, table_of};
+pub use keys::{Keys, TableError, read_table, table_of};
 pub use made_key::MadeKey;
 pub use made_key::is_mistyped;
 pub use model::settings_for;

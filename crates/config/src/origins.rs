@@ -8,6 +8,7 @@ use super::{
     table::Cell,
     value::{list, text},
 };
+use toolwire_pipeline::wire::Invalid;
 
 /// Origins whose pages may read responses. Each is in the form that browsers send (scheme, host and port in lower case,
 /// without a default port), so a byte comparison is enough.
@@ -24,7 +25,7 @@ impl Origins {
     ///
     /// # Errors
     /// A description of the first entry that is not an origin.
-    pub fn parse(written: &[&str]) -> Result<Self, String> {
+    pub fn parse(written: &[&str]) -> Result<Self, Invalid> {
         Ok(Self::of(written.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?))
     }
 
@@ -57,13 +58,13 @@ pub(super) fn read(cell: Cell<'_>) -> Option<Origins> {
 
 fn origin(cell: Cell<'_>) -> Option<Origin> {
     let written = text(cell.clone())?;
-    parse(&written).map_or_else(|wrong| cell.wrong(wrong), Some)
+    parse(&written).map_or_else(|wrong| cell.wrong(wrong.to_string()), Some)
 }
 
 /// An origin in the form that browsers send. `None` means every origin.
 type Origin = Option<HeaderValue>;
 
-fn parse(written: &str) -> Result<Origin, String> {
+fn parse(written: &str) -> Result<Origin, Invalid> {
     const EXPECTED: &str =
         "expected an origin such as \"https://ui.example\" or \"http://localhost:3000\", or \"*\" for all";
     match written {
@@ -77,16 +78,17 @@ fn parse(written: &str) -> Result<Origin, String> {
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     if !is_scheme || authority.is_empty() {
-        return Err(EXPECTED.to_owned());
+        return Err(EXPECTED.into());
     }
     if let Some((host, _)) = authority.split_once(['/', '?', '#']) {
-        return Err(format!("an origin ends with its host or port, without a slash: `{scheme}://{host}`"));
+        let wrong = format!("an origin ends with its host or port, without a slash: `{scheme}://{host}`");
+        return Err(wrong.into());
     }
     if authority.contains('@') {
-        return Err("an origin has no user and no password".to_owned());
+        return Err("an origin has no user and no password".into());
     }
     if authority.contains('*') {
-        return Err("an origin has no wildcards; list each one, or write \"*\" for all".to_owned());
+        return Err("an origin has no wildcards; list each one, or write \"*\" for all".into());
     }
     let scheme = scheme.to_ascii_lowercase();
     let (host, port) = host_and_port(authority).ok_or(EXPECTED)?;
@@ -94,7 +96,7 @@ fn parse(written: &str) -> Result<Origin, String> {
         (_, None) | ("http", Some(80)) | ("https", Some(443)) => String::new(),
         (_, Some(port)) => format!(":{port}"),
     };
-    HeaderValue::try_from(format!("{scheme}://{host}{port}")).map(Some).map_err(|_| EXPECTED.to_owned())
+    HeaderValue::try_from(format!("{scheme}://{host}{port}")).map(Some).map_err(|_| EXPECTED.into())
 }
 
 fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {

@@ -19,7 +19,7 @@ use toml::{
 pub(super) use self::path::below;
 use self::path::keys_of;
 use super::{Environment, source::Source, state_folder, value::as_json};
-use toolwire_pipeline::wire::suggest::suggest;
+use toolwire_pipeline::wire::{Invalid, suggest::suggest};
 
 const MAX_SETTINGS: usize = 1000;
 
@@ -122,7 +122,7 @@ impl Overlay {
     }
 
     /// Converts the values to TOML for [`lay_over`](Self::lay_over). Values that TOML cannot express become errors.
-    pub(super) fn to_toml(&self) -> Vec<Result<String, String>> {
+    pub(super) fn to_toml(&self) -> Vec<Result<String, Invalid>> {
         self.0.values().map(text_of).collect()
     }
 
@@ -131,20 +131,20 @@ impl Overlay {
     pub(super) fn lay_over<'i>(
         &self,
         root: &mut DeTable<'i>,
-        values: &'i [Result<String, String>],
+        values: &'i [Result<String, Invalid>],
         source: &Source,
     ) -> LaidOver {
         let mut laid = LaidOver::default();
         for (number, (path, value)) in self.0.keys().zip(values).enumerate() {
             let span = source.overlaid(number);
             let put = value.as_deref().map_err(Clone::clone).and_then(|text| {
-                let value = DeValue::parse(text).map_err(|error| error.message().to_owned())?;
+                let value = DeValue::parse(text).map_err(|error| Invalid::from(error.message()))?;
                 let keys = keys_of(path).ok_or("this is not the path of a setting")?;
                 put(root, &keys, at(value, &span))
             });
             match put {
                 Ok(shadowed) => laid.shadowed.extend(shadowed.map(|value| (path.clone(), value))),
-                Err(message) => laid.refused.push(Refused { path: path.clone(), message }),
+                Err(why) => laid.refused.push(Refused { path: path.clone(), message: why.to_string() }),
             }
         }
         laid
@@ -197,19 +197,19 @@ fn put<'i>(
     root: &mut DeTable<'i>,
     keys: &[String],
     value: Spanned<DeValue<'i>>,
-) -> Result<Option<Json>, String> {
+) -> Result<Option<Json>, Invalid> {
     let table = match keys {
         [top, _, ..] if top == "execution" => match root.get_mut("execution").map(Spanned::get_mut) {
             Some(DeValue::Table(table)) => table,
-            _ => return Err("the configuration file has no table `[execution]`".to_owned()),
+            _ => return Err("the configuration file has no table `[execution]`".into()),
         },
         [top, name, _, ..] if top == "providers" || top == "tools" => entry(root, top, name, &value.span())?,
-        _ => return Err("this can only be set in the configuration file".to_owned()),
+        _ => return Err("this can only be set in the configuration file".into()),
     };
     match keys {
         [top, keys @ ..] if top == "execution" => put_below(table, keys, value),
         // A changed name would make this a different entry.
-        [_, _, key] if key == "name" => Err("a name can only be set in the configuration file".to_owned()),
+        [_, _, key] if key == "name" => Err("a name can only be set in the configuration file".into()),
         [_, _, keys @ ..] => put_below(table, keys, value),
         _ => Ok(None),
     }
@@ -222,10 +222,10 @@ fn entry<'r, 'i>(
     top: &str,
     name: &str,
     span: &Range<usize>,
-) -> Result<&'r mut DeTable<'i>, String> {
+) -> Result<&'r mut DeTable<'i>, Invalid> {
     let is_rules = top == "tools";
     if is_rules && !root.contains_key("execution") {
-        return Err("the configuration file has no table `[execution]`".to_owned());
+        return Err("the configuration file has no table `[execution]`".into());
     }
     if is_rules && !root.contains_key(top) {
         let made = Spanned::new(span.clone(), DeValue::Array(DeArray::new()));
@@ -233,7 +233,7 @@ fn entry<'r, 'i>(
     }
     let entries = match root.get_mut(top).map(Spanned::get_mut) {
         Some(DeValue::Array(entries)) => entries,
-        _ => return Err(format!("the configuration file has no `[[{top}]]`")),
+        _ => return Err(format!("the configuration file has no `[[{top}]]`").into()),
     };
     let place = entries.iter().position(|entry| name_of(entry) == Some(name));
     let place = match place {
@@ -248,12 +248,12 @@ fn entry<'r, 'i>(
         None => {
             let names: Vec<_> = entries.iter().filter_map(name_of).collect();
             let hint = suggest(name, &names, None);
-            return Err(format!("the configuration file has no provider `{name}`; {hint}"));
+            return Err(format!("the configuration file has no provider `{name}`; {hint}").into());
         }
     };
     match entries.get_mut(place).map(Spanned::get_mut) {
         Some(DeValue::Table(entry)) => Ok(entry),
-        _ => Err(format!("the configuration file has no `[[{top}]]`")),
+        _ => Err(format!("the configuration file has no `[[{top}]]`").into()),
     }
 }
 
@@ -272,7 +272,7 @@ fn put_below<'i>(
     table: &mut DeTable<'i>,
     keys: &[String],
     value: Spanned<DeValue<'i>>,
-) -> Result<Option<Json>, String> {
+) -> Result<Option<Json>, Invalid> {
     let Some((key, rest)) = keys.split_first() else { return Ok(None) };
     let span = value.span();
     if rest.is_empty() {
@@ -286,14 +286,14 @@ fn put_below<'i>(
     }
     match table.get_mut(key.as_str()).map(Spanned::get_mut) {
         Some(DeValue::Table(inner)) => put_below(inner, rest, value),
-        _ => Err(format!("`{key}` is not a table")),
+        _ => Err(format!("`{key}` is not a table").into()),
     }
 }
 
 /// Formats a JSON value as TOML.
-fn text_of(value: &Json) -> Result<String, String> {
+fn text_of(value: &Json) -> Result<String, Invalid> {
     Ok(match value {
-        Json::Null => return Err("a configuration cannot have the value `null`".to_owned()),
+        Json::Null => return Err("a configuration cannot have the value `null`".into()),
         Json::Bool(switch) => switch.to_string(),
         // JSON's notation is also valid TOML.
         Json::Number(number) => number.to_string(),
@@ -305,7 +305,7 @@ fn text_of(value: &Json) -> Result<String, String> {
         Json::Object(members) => {
             let members =
                 members.iter().map(|(key, value)| Ok(format!("{} = {}", below("", key), text_of(value)?)));
-            format!("{{ {} }}", members.collect::<Result<Vec<_>, String>>()?.join(", "))
+            format!("{{ {} }}", members.collect::<Result<Vec<_>, Invalid>>()?.join(", "))
         }
     })
 }

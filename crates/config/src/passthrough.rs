@@ -7,6 +7,7 @@ use super::{
     table::Cell,
     value::{list, text},
 };
+use toolwire_pipeline::wire::Invalid;
 
 /// The prefix of all paths. The part after it is appended to the upstream's base URL.
 pub const BASE: &str = "/v1/";
@@ -30,7 +31,7 @@ impl Passthrough {
     ///
     /// # Errors
     /// A description of the first pattern that is invalid or that covers one of toolwire's own paths.
-    pub fn parse(written: &[&str]) -> Result<Self, String> {
+    pub fn parse(written: &[&str]) -> Result<Self, Invalid> {
         Ok(Self(written.iter().map(|pattern| parse(pattern)).collect::<Result<_, _>>()?))
     }
 
@@ -68,10 +69,10 @@ pub(super) fn read(cell: Cell<'_>) -> Option<Passthrough> {
 
 fn pattern(cell: Cell<'_>) -> Option<String> {
     let written = text(cell.clone())?;
-    parse(&written).map_or_else(|wrong| cell.wrong(wrong), Some)
+    parse(&written).map_or_else(|wrong| cell.wrong(wrong.to_string()), Some)
 }
 
-fn parse(written: &str) -> Result<String, String> {
+fn parse(written: &str) -> Result<String, Invalid> {
     const EXPECTED: &str =
         "expected a path such as \"/v1/embeddings\", or \"/v1/audio/*\" for everything below one";
     let beginning = written.strip_suffix('*');
@@ -80,10 +81,11 @@ fn parse(written: &str) -> Result<String, String> {
     if !(is_base || is_plain(path)) {
         return Err(format!(
             "{EXPECTED}; it begins with `{BASE}` and has letters, digits, `-`, `.`, `_`, `~`, `:` and `@` between slashes"
-        ));
+        )
+        .into());
     }
     match OWN.iter().find(|own| conflicts(beginning.ok_or(written), own)) {
-        Some((own, _)) => Err(format!("toolwire serves `{own}` itself")),
+        Some((own, _)) => Err(format!("toolwire serves `{own}` itself").into()),
         None => Ok(written.to_owned()),
     }
 }
@@ -179,7 +181,7 @@ mod tests {
             "/v1//*",
             "http://host/v1/x",
         ] {
-            let error = Passthrough::parse(&[pattern]).unwrap_err();
+            let error = Passthrough::parse(&[pattern]).unwrap_err().to_string();
             assert!(error.starts_with("expected a path"), "{pattern}: {error}");
         }
         for (pattern, own) in [
@@ -195,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(
                 Passthrough::parse(&[pattern]),
-                Err(format!("toolwire serves `{own}` itself")),
+                Err(format!("toolwire serves `{own}` itself").into()),
                 "{pattern}"
             );
         }

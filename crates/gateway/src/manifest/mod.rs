@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use self::hosted_tools::{HostedResult, HostedTools, Shown};
 pub(crate) use self::manifest_builder::ExchangeFacts;
 pub use self::manifest_builder::ManifestBuilder;
-use toolwire_config::{Keys, model_rules, read_table, table_of};
+use toolwire_config::{Keys, TableError, model_rules, read_table, table_of};
 use toolwire_pipeline::{
     format::{CustomFormat, Definition, DefinitionError, KnownFormats},
     rules::{Detect, Rules},
@@ -82,9 +82,9 @@ pub enum ManifestError {
     /// The definition of this format is invalid.
     #[error("the format `{0}`: {wrong}", wrong = listed(.1))]
     Format(String, Vec<DefinitionError>),
-    /// Rules are invalid. Contains a sentence that names each invalid key and its valid values.
-    #[error("{0}")]
-    Rules(String),
+    /// Rules are invalid.
+    #[error(transparent)]
+    Rules(#[from] TableError),
     /// The schema of this hosted tool is not JSON.
     #[error("`parameters` of `{0}` are not JSON")]
     Schema(String),
@@ -237,7 +237,7 @@ impl RuleOverrides {
     /// If a key or a value is invalid.
     pub fn settings(&self, known: &KnownFormats) -> Result<Rules, ManifestError> {
         let mut rules = Rules::default();
-        read_table(&self.0, |table| keys(table, &mut rules, known)).map_err(ManifestError::Rules)?;
+        read_table(&self.0, |table| keys(table, &mut rules, known))?;
         Ok(rules)
     }
 
