@@ -58,7 +58,7 @@ impl BenchPlace {
         }
         let name = upstream.name.clone();
         let begun = bench.begin(BenchRequest { upstream, model, streams, tokens });
-        *run = Some(begun.map_err(|why| unprocessable(why, "upstream"))?);
+        *run = Some(begun.map_err(|error| unprocessable(error.to_string(), "upstream"))?);
         tracing::info!(upstream = %name, streams, tokens, "a bench was begun over the admin API");
         Ok(AdminResponse::json(shown(run.as_deref())))
     }
@@ -86,8 +86,8 @@ fn shown(run: Option<&dyn BenchRun>) -> Value {
     match run.result() {
         None => json!({"state": "running", "progress": run.progress()}),
         Some(Ok(report)) => json!({"state": "done", "progress": 1, "report": report}),
-        Some(Err(message)) => {
-            json!({"state": "failed", "error": {"code": "bench_failed", "message": message}})
+        Some(Err(error)) => {
+            json!({"state": "failed", "error": {"code": "bench_failed", "message": error.to_string()}})
         }
     }
 }

@@ -1,17 +1,18 @@
 //! [`Bench`]: measures upstreams on request.
 
-use std::{fmt, sync::Arc};
+use std::{error::Error, fmt, io, sync::Arc};
 
 use serde_json::Value;
 
 use toolwire_config::Upstream;
+use toolwire_pipeline::wire::Invalid;
 
 pub trait Bench: fmt::Debug + Send + Sync {
     /// Starts a run in the background.
     ///
     /// # Errors
-    /// Returns a sentence that says why the upstream cannot be measured.
-    fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, String>;
+    /// The upstream cannot be measured.
+    fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, BenchError>;
 }
 
 /// Dropping it stops the run.
@@ -20,7 +21,20 @@ pub trait BenchRun: fmt::Debug + Send {
     fn progress(&self) -> f64;
 
     /// Returns the report or why there is none. `None` while the run is in progress.
-    fn result(&self) -> Option<Result<Value, String>>;
+    fn result(&self) -> Option<Result<&Value, &BenchError>>;
+}
+
+/// Why an upstream cannot be measured, or why a run has no report.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error(transparent)]
+    Unsupported(#[from] Invalid),
+    #[error("there is no thread for the bench: {0}")]
+    NoThread(#[source] io::Error),
+    #[error(transparent)]
+    Failed(Box<dyn Error + Send + Sync>),
+    #[error("the bench broke off")]
+    BrokenOff,
 }
 
 #[derive(Debug, Clone)]

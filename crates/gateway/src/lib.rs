@@ -72,7 +72,7 @@ pub mod web_pages;
 mod worker;
 mod yield_now;
 
-pub use bench::{Bench, BenchRequest, BenchRun};
+pub use bench::{Bench, BenchError, BenchRequest, BenchRun};
 pub use drain::terminated;
 pub use limits::{Counts, CountsByModel};
 pub use preview::with_known_servers;

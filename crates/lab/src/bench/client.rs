@@ -136,7 +136,7 @@ impl Client {
                     sample.connected = true;
                     self.ask(link, body, sample).await
                 }
-                Err(why) => Err(Fault::Broken(why)),
+                Err(fault) => Err(fault),
             },
         };
         match answer {
@@ -163,8 +163,8 @@ impl Client {
         }
     }
 
-    async fn connect(&self) -> Result<Link, String> {
-        let told = |why: &(dyn Error + 'static)| format!("no connection: {}", causes(why));
+    async fn connect(&self) -> Result<Link, Fault> {
+        let told = |why: &(dyn Error + 'static)| Fault::Broken(format!("no connection: {}", causes(why)));
         let mut connector = self.connector.clone();
         poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|error| told(&*error))?;
         let stream = connector.call(self.target.url.clone()).await.map_err(|error| told(&*error))?;

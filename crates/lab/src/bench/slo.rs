@@ -6,6 +6,7 @@
 use std::{fmt, str::FromStr};
 
 use super::report::{Distribution, Metric, Summary};
+use crate::Invalid;
 
 type Statistic = fn(&Distribution) -> f64;
 
@@ -190,7 +191,7 @@ fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let Some((name, rest)) = found.filter(|(name, _)| !name.trim().is_empty()) else {
         return Err((0, "a condition is a measure, `<` or `>`, and a bound: `ttft_p99<300ms`".to_owned()));
     };
-    let measure = measure(name.trim_end()).map_err(|message| (0, message))?;
+    let measure = measure(name.trim_end()).map_err(|why| (0, why.to_string()))?;
     let comparison = RELATIONS.iter().find_map(|(sign, relation)| Some((relation, rest.strip_prefix(sign)?)));
     let (relation, bound) = comparison.ok_or_else(|| (name.len(), "`<` or `>` is missing".to_owned()))?;
     let bound = bound.trim_start();
@@ -206,7 +207,7 @@ fn condition(text: &str) -> Result<Condition, (usize, String)> {
     Ok(Condition { name: name.trim_end().to_owned(), measure, relation: *relation, bound: number * factor })
 }
 
-fn measure(name: &str) -> Result<Measure, String> {
+fn measure(name: &str) -> Result<Measure, Invalid> {
     if name == "tokens_per_second" {
         return Ok(Measure::TokensPerSecond);
     }

@@ -1,8 +1,9 @@
 //! [`UpstreamBench`]: measures an upstream of the configuration on behalf of the admin API.
 
 use std::{
+    error::Error,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
@@ -10,7 +11,6 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, header};
-use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::{runtime, sync::oneshot};
@@ -21,8 +21,9 @@ use super::{
     prompts::{Prompts, Terms},
     target::Target,
 };
+use crate::Invalid;
 use toolwire_config::Upstream;
-use toolwire_gateway::{Bench, BenchRequest, BenchRun};
+use toolwire_gateway::{Bench, BenchError, BenchRequest, BenchRun};
 use toolwire_pipeline::dialect::{self, KeyHeader};
 
 /// Number of words in a prompt.
@@ -38,36 +39,32 @@ const GAP: Duration = Duration::from_millis(200);
 pub struct UpstreamBench;
 
 impl Bench for UpstreamBench {
-    fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, String> {
+    fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, BenchError> {
         let plan = plan(&wanted)?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let (course, result) = (Arc::clone(&plan.course), Arc::new(Mutex::new(None)));
+        let (course, result) = (Arc::clone(&plan.course), Arc::new(OnceLock::new()));
         let told = Arc::clone(&result);
-        let work = move || {
-            let ended = measure(&plan, stopped);
-            *told.lock() = Some(ended);
-        };
+        let work = move || _ = told.get_or_init(|| measure(&plan, stopped).map_err(BenchError::Failed));
         let thread = thread::Builder::new().name("toolwire-bench".into()).spawn(work);
-        let thread = thread.map_err(|error| format!("there is no thread for the bench: {error}"))?;
+        let thread = thread.map_err(BenchError::NoThread)?;
         Ok(Box::new(Running { course, result, thread, _stop: stop }))
     }
 }
 
-fn measure(plan: &Plan, stopped: oneshot::Receiver<()>) -> Result<Value, String> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+fn measure(plan: &Plan, stopped: oneshot::Receiver<()>) -> Result<Value, Box<dyn Error + Send + Sync>> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let stop = async {
         // Completes when the sender is dropped together with the run.
         let _ = stopped.await;
     };
-    let report = runtime.block_on(super::run(plan, stop)).map_err(|error| error.to_string())?;
-    serde_json::to_value(report).map_err(|error| error.to_string())
+    let report = runtime.block_on(super::run(plan, stop))?;
+    Ok(serde_json::to_value(report)?)
 }
 
 #[derive(Debug)]
 struct Running {
     course: Arc<AtomicU32>,
-    result: Arc<Mutex<Option<Result<Value, String>>>>,
+    result: Arc<OnceLock<Result<Value, BenchError>>>,
     thread: JoinHandle<()>,
     /// Dropping this stops the run.
     _stop: oneshot::Sender<()>,
@@ -78,27 +75,26 @@ impl BenchRun for Running {
         f64::from(self.course.load(Ordering::Relaxed)) / 1000.0
     }
 
-    fn result(&self) -> Option<Result<Value, String>> {
+    fn result(&self) -> Option<Result<&Value, &BenchError>> {
         let is_over = self.thread.is_finished();
-        let result = self.result.lock().clone();
-        result.or_else(|| is_over.then(|| Err("the bench broke off".to_owned())))
+        let result = self.result.get().map(Result::as_ref);
+        result.or_else(|| is_over.then_some(Err(&BenchError::BrokenOff)))
     }
 }
 
-fn plan(wanted: &BenchRequest) -> Result<Plan, String> {
+fn plan(wanted: &BenchRequest) -> Result<Plan, Invalid> {
     let BenchRequest { upstream, model, streams, tokens } = wanted;
     let dialect = match upstream.dialect() {
         dialect::Dialect::Chat => Dialect::Chat,
         dialect::Dialect::Responses => Dialect::Responses,
         dialect::Dialect::Messages => Dialect::Messages,
         other => {
-            return Err(format!(
-                "upstreams of the dialect `{other}` cannot be measured: chat, responses and messages can"
-            ));
+            let why = "cannot be measured: chat, responses and messages can";
+            return Err(format!("upstreams of the dialect `{other}` {why}").into());
         }
     };
     if upstream.proxy.is_some() {
-        return Err("this upstream is reached through a proxy, which the bench cannot use".to_owned());
+        return Err("this upstream is reached through a proxy, which the bench cannot use".into());
     }
     let target = Target {
         name: upstream.name.clone(),
@@ -127,7 +123,7 @@ fn plan(wanted: &BenchRequest) -> Result<Plan, String> {
     })
 }
 
-fn headers(upstream: &Upstream) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+fn headers(upstream: &Upstream) -> Result<Vec<(HeaderName, HeaderValue)>, Invalid> {
     let side = upstream.options.side();
     let mut headers: Vec<_> = side
         .headers()

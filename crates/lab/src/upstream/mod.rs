@@ -65,10 +65,11 @@ impl Api {
     /// Returns the dialect in `among` with this name.
     ///
     /// # Errors
-    /// No dialect has this name. The error is a hint about the known names.
-    pub(crate) fn named(name: &str, among: &[Self]) -> Result<Self, String> {
+    /// No dialect has this name. The message begins with `unknown` and suggests a known name.
+    pub(crate) fn named(name: &str, among: &[Self], unknown: &str) -> Result<Self, Invalid> {
         let found = among.iter().find(|api| api.name() == name).copied();
-        found.ok_or_else(|| suggest(name, &among.iter().map(|api| api.name()).collect::<Vec<_>>(), None))
+        let known = || among.iter().map(|api| api.name()).collect::<Vec<_>>();
+        found.ok_or_else(|| format!("{unknown} `{name}`; {}", suggest(name, &known(), None)).into())
     }
 
     /// The dialect for a path.
@@ -184,7 +185,6 @@ impl FromStr for Api {
     type Err = Invalid;
 
     fn from_str(name: &str) -> Result<Self, Invalid> {
-        let unknown = |hint| format!("there is no upstream dialect `{name}`; {hint}").into();
-        Self::named(name, &Self::ALL).map_err(unknown)
+        Self::named(name, &Self::ALL, "there is no upstream dialect")
     }
 }
