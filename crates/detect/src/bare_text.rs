@@ -29,9 +29,9 @@ impl BareText {
         Some(Self { key, seen: 0, most })
     }
 
-    /// Continues with `text`, which is all of the bare text so far. `closer` gets the text from a possible marker
-    /// on, and matches it against the call's closers. Returns `Whole` after it has written the call, with this
-    /// `name` and `id`.
+    /// Continues with `text`, which is all of the bare text so far. `closer` matches the call's closers against
+    /// the text that starts at a possible marker. Returns `Whole` once the complete call has been written with the
+    /// given `name` and `id`.
     pub(super) fn step(
         &mut self,
         text: &str,

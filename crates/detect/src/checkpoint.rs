@@ -12,7 +12,7 @@ pub struct Checkpoint {
 
 impl Detector {
     /// Returns a checkpoint, and then reads the following text as a new message, outside of reasoning. Must only be
-    /// called between two messages, when no text is held. [`Detector::restore`] undoes it.
+    /// called between two messages, when no text is held. [`Detector::restore`] returns to the checkpoint.
     pub fn checkpoint(&mut self) -> Checkpoint {
         let state = std::mem::replace(&mut self.state, State::Prose);
         Checkpoint { state, prose: self.prose.clone(), next: self.next }

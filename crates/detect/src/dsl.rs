@@ -1,4 +1,5 @@
-//! [`DslWalk`]: reads a call in Gemma's notation, `NAME{key:<|"|>text<|"|>,n:3}`, from after `call:` on.
+//! [`DslWalk`]: reads a call in Gemma's notation, `NAME{key:<|"|>text<|"|>,n:3}`, starting after
+//! `call:`.
 
 use super::{
     body::Fed,

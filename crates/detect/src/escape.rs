@@ -13,7 +13,7 @@ pub(super) struct Escape {
     written: String,
 }
 
-/// What a character led to.
+/// The result of reading a character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
     More,

@@ -12,7 +12,7 @@ pub(super) struct Opener {
     info_ended: bool,
 }
 
-/// What a byte of an opener led to.
+/// The result of reading a byte of an opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
     More,

@@ -1,4 +1,4 @@
-//! [`Gate`]: passes on the pieces of calls, either at once or after what they must wait for.
+//! [`Gate`]: passes on the pieces of calls, either at once or when the call or its region has ended.
 
 use super::{
     text::append,
@@ -114,8 +114,9 @@ impl Gate {
         }
     }
 
-    /// Handles the end of a call, or `None` if no call was open. Returns whether the call may be sent, which for a
-    /// waiting call means that it is complete. Sends waiting pieces unless they wait for the end of the container.
+    /// Handles `end`, the end of a call, which is `None` if no call was open. Returns whether the call may be
+    /// sent, which for a waiting call means that it is complete. Sends waiting pieces unless they wait for the end
+    /// of the container.
     pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         if !self.streams() && end == Some(CallEnd::Cut) {
             return false;

@@ -83,7 +83,7 @@ impl GatedContainer {
         self.gate.streams() && self.walker.is_open()
     }
 
-    /// Whether a call has begun, whether it is streamed or waits.
+    /// Whether a call has begun. It may be streamed or wait.
     pub(super) fn has_begun(&self) -> bool {
         !self.gate.is_empty() || self.is_streaming()
     }

@@ -110,7 +110,7 @@ impl Opener {
 /// all of them at once.
 #[derive(Debug)]
 struct Group {
-    /// The least restrictive place at which one of these openers counts.
+    /// The least restrictive place at which one of these openers is recognized.
     place: Place,
     /// For each byte, whether one of the openers may have it in second position.
     second: [bool; 256],
@@ -157,8 +157,8 @@ struct Openers {
 }
 
 impl Openers {
-    /// Collects the openers of `formats`. `chosen` says whether these formats were chosen by name or because of the
-    /// model's name.
+    /// Collects the openers of `formats`. `chosen` is true if these formats were chosen explicitly, be it by name
+    /// or because of the model's name.
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format, reads)) {
@@ -209,8 +209,8 @@ pub(super) struct Markers {
 }
 
 impl Markers {
-    /// Collects the openers of `formats`, followed by those in `behind`. `chosen` says whether `formats` were
-    /// chosen by name or because of the model's name.
+    /// Collects the openers of `formats`, followed by those in `behind`. `chosen` is true if `formats` were chosen
+    /// explicitly, be it by name or because of the model's name.
     pub(super) fn new(
         formats: &[&'static Format],
         reads: Reads,
@@ -241,8 +241,8 @@ impl Markers {
         format.reasoning.ended_by_calls && self.is_named(format)
     }
 
-    /// Returns the least restrictive place at which an opener that begins with this byte counts, if there is such
-    /// an opener.
+    /// Returns the least restrictive place at which an opener that begins with this byte is recognized, if there is
+    /// such an opener.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
         let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
         groups.into_iter().flatten().map(|group| group.place).min()
@@ -269,13 +269,13 @@ impl Markers {
         self.candidates(rest, 0).next().is_some()
     }
 
-    /// Whether an opener that counts here may begin with this byte.
+    /// Whether an opener that is recognized here may begin with this byte.
     pub(super) fn may_begin(&self, byte: u8, here: Place) -> bool {
         self.first(byte).is_some_and(|place| place <= here)
     }
 
-    /// Whether `rest` may begin with an opener that counts here. If not, it need not be held, and its frame can be
-    /// forwarded.
+    /// Whether `rest` may begin with an opener that is recognized here. If not, `rest` need not be held, and its
+    /// frame can be forwarded.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
         self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }

@@ -1,4 +1,4 @@
-//! [`ReactWalk`]: reads a call in the style of ReAct prompts, from after `Action:` on.
+//! [`ReactWalk`]: reads a call in the style of ReAct prompts, starting after `Action:`.
 //!
 //! ```text
 //! Action: get_weather
@@ -74,8 +74,8 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// Ends the call because the message has ended. Text is complete at that point, and JSON is if only closing
-    /// brackets are missing.
+    /// Ends the call because the message has ended. Text is complete at that point. JSON counts as complete if only
+    /// closing brackets are missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {

@@ -112,8 +112,8 @@ impl SearchPlan {
         }
     }
 
-    /// Builds a plan for `formats`, followed by the formats of `behind`. `chosen` says whether `formats` were
-    /// chosen by name or because of the model's name.
+    /// Builds a plan for `formats`, followed by the formats of `behind`. `chosen` is true if `formats` were chosen
+    /// explicitly, be it by name or because of the model's name.
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool, behind: Option<&'static Self>) -> Self {
         let read = |format: &&'static Format| {
             let format = *format;

@@ -176,7 +176,8 @@ impl Detector {
         }
     }
 
-    /// Drops held source that is certain: it cannot become text, and no other format will be tried on it.
+    /// Drops the held source that is no longer needed, because it cannot become text and no other format will be
+    /// tried on it.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         let certain = self.held.len().saturating_sub(reading.container.undecided());

@@ -161,7 +161,7 @@ fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     }
 }
 
-/// Reads the opening tag of a parameter from after its marker on. Returns its key, its type and its length,
+/// Reads the opening tag of a parameter, starting after its marker. Returns its key, its type and its length,
 /// `Some(None)` if more text is needed, or `None` if it is not an opening tag.
 pub(super) fn read_key<'t>(
     parameter: &Key,

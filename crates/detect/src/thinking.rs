@@ -1,7 +1,8 @@
 //! [`Thinking`]: sends reasoning between markers as reasoning events.
 //!
-//! In reasoning, only a closer counts and, in formats whose models may end reasoning with a call, the opener of a
-//! call. Only the start of such a marker and trailing white space are held. White space before a closer is dropped.
+//! In reasoning, only closers are recognized and, in formats whose models may end reasoning with a call, the
+//! openers of calls. Only the start of such a marker and trailing white space are held. White space before a closer
+//! is dropped.
 
 use std::borrow::Cow;
 
@@ -34,7 +35,7 @@ pub(super) struct Thinking {
     close: Vec<&'static str>,
     /// Openers that are redundant at the very start.
     open: Vec<&'static str>,
-    /// Whether calls may end the reasoning, so that their openers count too.
+    /// Whether calls may end the reasoning, so that their openers are recognized too.
     ended_by_calls: bool,
     markup: String,
     text: Trimmer,

@@ -59,7 +59,8 @@ impl Mend {
     }
 }
 
-/// Whether a value written as JSON is inside a JSON string, where only the value's own closer ends it.
+/// Tracks whether a value written as JSON is inside a JSON string. There, only the value's own closer ends the
+/// value.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quotes {
     /// Whether the first visible byte opens a container.

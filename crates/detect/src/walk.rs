@@ -1,4 +1,4 @@
-//! [`Walk`]: the trait of everything that reads a call, with its input and output types.
+//! [`Walk`]: the trait implemented by everything that reads a call, with its input and output types.
 //!
 //! A walk decides by the text alone. Each step takes as much text as is certain, and sees the remaining text again
 //! together with what follows, so a walk never knows where a piece ends.

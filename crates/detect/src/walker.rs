@@ -4,7 +4,7 @@
 //! depend on how the text is split. A test below checks this for a toy walk, and the laws check it for all formats.
 //!
 //! The driver sees the start of each call, so it also knows whether a call is open. Only the driver ends calls: as
-//! complete where a step says so, or as the walk decides at the end of the text.
+//! complete if a step says so, and at the end of the text in the way that the walk decides.
 
 use super::{
     dsl::DslWalk,

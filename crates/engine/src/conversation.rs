@@ -345,7 +345,7 @@ impl Turn {
         Self { role, parts, rest: Rest::default() }
     }
 
-    /// Creates a message that consists of one text.
+    /// Creates a message that consists of a single text part.
     pub fn text(role: Role, text: impl Into<Text>) -> Self {
         Self::of(role, vec![Part::Text(text.into())])
     }

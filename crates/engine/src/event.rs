@@ -70,8 +70,8 @@ pub enum Event<'a> {
     Annotation(Annotation<'a>),
     /// An image or file from the upstream or from a hosted call.
     Media(Media<'a>),
-    /// The phase of the turn that a message belongs to, for clients of Responses. The message starts with
-    /// this event, or is the one whose text came last.
+    /// The phase of the turn that a message belongs to, for clients of Responses. The event concerns the
+    /// message that starts with it, or else the message whose text came last.
     Phase {
         /// The upstream's word for the phase. Empty if there is none.
         phase: Cow<'a, str>,
@@ -102,7 +102,7 @@ pub struct Start<'a> {
     pub id: Cow<'a, str>,
     /// The model's name, as the upstream sent it.
     pub model: Cow<'a, str>,
-    /// When the response was created, in seconds of Unix time.
+    /// When the response was created, as Unix time in seconds.
     pub created: Option<u64>,
 }
 
@@ -356,8 +356,8 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// Resolves a plain stop and [`Finish::Calls`] by whether the response has calls for the client,
-    /// whichever of the two the upstream reported.
+    /// Corrects a plain stop or [`Finish::Calls`]: returns [`Finish::Calls`] if the response has calls for
+    /// the client, and a plain stop if not. Other reasons are unchanged.
     #[must_use]
     pub fn of_calls(self, has_calls: bool) -> Self {
         match self {

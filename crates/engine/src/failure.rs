@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
-/// Redacts secrets in text that leaves toolwire by ways other than the response.
+/// Redacts secrets in text that leaves toolwire outside of a normal response.
 pub trait Redact: fmt::Debug + Send + Sync {
     /// Returns `text` with its secrets redacted.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
@@ -73,7 +73,7 @@ struct Inner {
     cause: Cause,
 }
 
-/// The error that led to a failure. Clients do not see it, so it does not matter to whether failures are equal.
+/// The error that led to a failure. Clients do not see it, so it is ignored when failures are compared.
 #[derive(Debug, Clone, Default)]
 struct Cause(Option<Arc<dyn Error + Send + Sync>>);
 
@@ -212,7 +212,7 @@ impl Failure {
         self.0.generation.as_deref()
     }
 
-    /// Whether the failure is from before the upstream was called. See [`Failure::unasked`].
+    /// Whether the failure occurred before the upstream was called. See [`Failure::unasked`].
     pub fn is_unasked(&self) -> bool {
         self.0.is_unasked
     }

@@ -10,7 +10,7 @@ pub mod rules;
 pub mod settings;
 pub mod tools;
 
-// What `#[derive(Settings)]` writes names this crate.
+// The code that `#[derive(Settings)]` generates refers to this crate by name.
 extern crate self as toolwire_engine;
 
 use toolwire_wire::{self as wire, digest};

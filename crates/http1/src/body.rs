@@ -4,13 +4,13 @@
 //! [`BodyDecoder::next`] returns the data in place, as slices of the input. Nothing is copied, and only the position in
 //! the framing is stored.
 
-/// The maximum size of a chunk's extensions and of all trailer fields, in bytes. Both are discarded.
+/// The maximum size of one chunk's extensions, and of all trailer fields together, in bytes. Both are discarded.
 const MAX_OVERHEAD: usize = (16 << 10) - 1;
 
 /// The maximum number of trailer fields.
 const MAX_TRAILERS: u8 = 100;
 
-/// The maximum number of digits in a chunk size, including leading zeros. The largest size needs all of them.
+/// The maximum number of digits in a chunk size, including leading zeros. Sixteen digits can represent any `u64`.
 const MAX_DIGITS: u8 = 16;
 
 /// Decodes a body that arrives in arbitrary pieces.

@@ -9,7 +9,7 @@ use super::fields::{put_field, put_fields};
 
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The maximum number of fields in a head that hyper has written. It writes fewer.
+/// The maximum number of fields that are parsed in a head written by hyper. hyper writes fewer than this.
 const MAX_FIELDS: usize = 8;
 
 /// The capacity to reserve for a response's head, in bytes.
@@ -32,8 +32,8 @@ enum Framing {
 }
 
 impl ResponseEncoder {
-    /// Creates an encoder that frames a response of unknown length like hyper does in `head`. hyper knows the
-    /// request's version and whether the connection may persist.
+    /// Creates an encoder that frames a response of unknown length in the way that hyper chose in `head`.
+    /// hyper knows the request's version and whether the connection may persist.
     ///
     /// If the head does not say `chunked` or cannot be parsed, the body ends with the connection.
     pub fn following(head: &[u8]) -> Self {

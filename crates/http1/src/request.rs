@@ -53,7 +53,8 @@ impl RequestHead {
     }
 }
 
-/// Returns the host and the port. The authority of a URL may also contain a user name and a password.
+/// Returns the host and the port, without the user name and the password that the authority of a URL may also
+/// contain.
 fn host(uri: &Uri) -> &str {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     authority.rsplit_once('@').map_or(authority, |(_, host)| host)

@@ -44,7 +44,7 @@ pub enum HeadError {
     /// The heads are larger than [`MAX_HEAD`].
     #[error("its headers are longer than {MAX_HEAD} bytes")]
     TooLong,
-    /// The syntax is invalid, for this reason.
+    /// The syntax is invalid. The string says why.
     #[error("{0}")]
     Syntax(String),
     /// The status is 101, but no upgrade was requested.

@@ -22,8 +22,8 @@ pub(super) struct TemplateFile {
 const TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// Parses a file. A JSON object is a `tokenizer_config.json` or a `chat_template.json`. Anything else is a
-/// template.
+/// Parses a file. A JSON object is read as a `tokenizer_config.json` or a `chat_template.json`, and
+/// anything else as a template.
 pub(super) fn read(text: &str) -> Result<TemplateFile, TemplateError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let json = Json::parse(text).ok().filter(|json| json.kind() == Kind::Object);

@@ -141,8 +141,8 @@ impl ChatTemplate {
         &self.origin
     }
 
-    /// Renders the prompt for the model's next message. `now` is the time for `strftime_now`, in seconds of Unix
-    /// time, and is formatted in UTC.
+    /// Renders the prompt for the model's next message. `now` is the time for `strftime_now`, as Unix time in
+    /// seconds. It is formatted in UTC.
     ///
     /// # Errors
     /// [`Kind::Request`] if the template rejects the conversation; [`Kind::Internal`] if it fails or exceeds a limit.

@@ -91,7 +91,8 @@ fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
 fn message(turn: &Turn, size: &mut Size) -> Value {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result written as text gets the role `user`, since for `tool` templates expect an ID or a name.
+        // A result written as text gets the role `user`, since templates expect messages with the role
+        // `tool` to have an ID or a name.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };

@@ -23,7 +23,7 @@ const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
 /// The maximum length of a format in bytes. No real date format is longer.
 const MAX_FORMAT: usize = 256;
 
-/// Formats the time `now`, in seconds of Unix time, with `format`.
+/// Formats the time `now`, which is a Unix time in seconds, with `format`.
 pub fn strftime(format: &str, now: u64) -> Result<String, Error> {
     let wrong = |message: String| Error::new(ErrorKind::InvalidOperation, message);
     if format.len() > MAX_FORMAT {

@@ -16,7 +16,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// Returns the date at `time`, in seconds of Unix time.
+    /// Returns the date at `time`, which is a Unix time in seconds.
     pub fn of(time: u64) -> Self {
         let shifted = i64::try_from(time / DAY).unwrap_or_default() + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

@@ -222,7 +222,7 @@ struct Block {
     /// The joined data lines that had to be copied. Only valid if `has_data` is set.
     data: Vec<u8>,
     has_data: bool,
-    /// Also applies to later events.
+    /// The last event ID, which also applies to later events.
     id: Option<Vec<u8>>,
     /// The total size of the event's field lines in bytes.
     size: usize,

@@ -7,8 +7,8 @@ const MAX_COMPARED: usize = 256;
 /// The maximum number of suggestions.
 const NAMED: usize = 3;
 
-/// Returns a hint at what `word`, which is not in `known`, may have been meant to be. `listed_by` is the command
-/// that lists all known words.
+/// Returns a hint that names the words in `known` that the user may have meant by `word`, which is not one of
+/// them. `listed_by` is the command that lists all known words.
 pub fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
     let nearest = nearest(word, known);
     let quoted = |names: &[(usize, &str)]| {

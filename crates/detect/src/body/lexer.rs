@@ -334,8 +334,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// Reads one byte of a `\uXXXX` escape. For a high surrogate, the escape includes that of the low surrogate,
-    /// for a total of 12 bytes.
+    /// Reads one byte of a `\uXXXX` escape. If it is a high surrogate, the escape of the low surrogate is read as
+    /// part of it, for a total of 12 bytes.
     fn unicode_escape(&mut self, byte: u8, at: usize, len: usize, string: State) -> Option<usize> {
         let expected = match len {
             6 => byte == b'\\',

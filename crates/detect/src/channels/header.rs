@@ -35,7 +35,8 @@ pub(super) struct Header {
     inner: usize,
     /// Whether no text precedes the header in the message.
     first: bool,
-    /// Whether only reasoning may follow the header or, unless it is the first header, a message to the user.
+    /// Whether only reasoning may follow the header. Unless this is the first header, a message to the user may
+    /// follow as well.
     only_reasoning: bool,
 }
 
@@ -61,7 +62,7 @@ impl Header {
         Self { only_reasoning, ..self }
     }
 
-    /// Continues reading `text`, of which it looks at most one byte beyond what may be held.
+    /// Continues reading. Looks at most one byte beyond the part of `text` that may be held.
     pub(super) fn read(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
         let text = bounded(text, rules.max_hold);
         loop {

@@ -4,11 +4,11 @@
 //! opener header body-marker  text | reasoning | arguments  end  opener header …
 //! ```
 //!
-//! A header is uncertain until its route is known, and that of a call until the call has started. Until then, no
-//! step takes any part of the header, so that it can still become text. Afterwards, bodies are streamed, and
-//! markers are framing. A header inside the body of a message that turns out not to be a header is part of that
-//! body. Between messages, only white space, end markers and openers may occur. Anything else is text after the
-//! last message.
+//! A header is uncertain until its route is known, and the header of a call remains uncertain until the call has
+//! started. Until then, no step takes any part of the header, so that it can still become text. Afterwards,
+//! bodies are streamed, and markers are framing. A header inside the body of a message that turns out not to be a
+//! header is part of that body. Between messages, only white space, end markers and openers may occur. Anything
+//! else is text after the last message.
 
 mod header;
 mod named_json;
@@ -234,7 +234,7 @@ enum Mark {
     Open(&'static str),
 }
 
-/// Returns the openers that count inside a message.
+/// Returns the openers that are recognized inside a message.
 fn openers(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
     channels.open.iter().filter(|(_, place)| *place == Place::Anywhere).map(|&(open, _)| open)
 }

@@ -77,7 +77,8 @@ impl ElementsWalk {
         }
     }
 
-    /// If an element should be an array but has no children and is not JSON, it becomes the array's first item.
+    /// If an element should be an array, but has no children and is not JSON, starts the array and makes the
+    /// element its first item.
     fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) {
         let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
         if !list || text.starts_with(['[', '<']) {

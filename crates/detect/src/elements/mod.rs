@@ -1,9 +1,9 @@
 //! [`ElementsWalk`]: reads a call whose arguments are elements such as `<city>Paris</city>`, nested like the schema.
 //!
-//! An element that is a string in the schema, or is not in the schema, is streamed as a string. Its closer counts
-//! only if the following text fits. An element that may be a container becomes one with its first child: an array
-//! if the schema allows an array or the child is called `item`, and otherwise an object. All other elements are
-//! held and converted at their end.
+//! An element that is a string in the schema, or is not in the schema, is streamed as a string. Its closer is
+//! recognized only if the format allows the text that follows. An element that may be a container is treated as one
+//! as soon as it has a child: as an array if the schema allows an array or the child is called `item`, and otherwise
+//! as an object. All other elements are held and converted at their end.
 
 mod leaf;
 mod name;
@@ -45,7 +45,7 @@ struct Level {
     key: String,
     array: bool,
     empty: bool,
-    /// Whether this is a list whose items have the list's key as their tag, without a tag for the list.
+    /// Whether this is a list whose items have the list's key as their tag. The list itself has no tag.
     repeats: bool,
 }
 

@@ -30,8 +30,8 @@ impl Envelope {
                 self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
                 return Some(1);
             }
-            // Under this key, the object may be the schema of a declaration. Under any other key, a marked call is
-            // certain.
+            // Declarations have the schema under the same key, so the object may be a schema. Under any other key,
+            // a marked call is certain.
             b'{' if !rules.marked || self.call.is_declared() => {}
             b'n' | b'N' => {}
             _ if strict => return None,

@@ -1,4 +1,4 @@
-//! [`Flat`]: the members beside a call's name in its object, which may be the call's arguments.
+//! [`Flat`]: the members beside the name in a call's object. They may be the call's arguments.
 
 use crate::wire::json::escape_str;
 
@@ -7,7 +7,7 @@ struct Member {
     key: String,
     /// The value as JSON.
     json: String,
-    /// Whether envelopes have a member of this name too. If so, it is an argument only if the tool declares it.
+    /// Whether envelopes use this key too. If so, the member is an argument only if the tool declares it.
     is_envelope: bool,
 }
 

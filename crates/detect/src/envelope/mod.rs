@@ -26,7 +26,7 @@ use super::{
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 
-/// Takes the place of the quote of a bare key, which ends at white space or a colon.
+/// Stands in for the quote of a bare key. Such a key ends at white space or a colon.
 const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

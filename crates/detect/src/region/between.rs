@@ -12,7 +12,7 @@ impl Region {
         code && PythonWalk::may_begin(character)
     }
 
-    /// Reads one character before the first value, which may continue `markup`.
+    /// Reads one character before the first value. It may continue `markup`.
     pub(super) fn before(&self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         let in_fence = markup.starts_with('`');
         match character {
@@ -46,7 +46,7 @@ impl Region {
         if whole { Between::Taken } else { Between::Begins }
     }
 
-    /// Reads one character after a value, which may continue `markup`.
+    /// Reads one character after a value. It may continue `markup`.
     pub(super) fn after(&mut self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         if self.begins_opener(markup) {
             let goes_on = self.begins_opener(&format!("{markup}{character}"));

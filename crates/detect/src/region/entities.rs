@@ -1,4 +1,5 @@
-//! [`Entities`]: unescapes JSON that an HTML element contains with entities, such as `{&quot;name&quot;: …}`.
+//! [`Entities`]: unescapes JSON that was written with entities inside an HTML element, such as
+//! `{&quot;name&quot;: …}`.
 //!
 //! The first quotation mark shows whether the value is escaped. If that mark is an entity, it and all later
 //! entities are decoded. Otherwise none are, since arguments may well contain entities.

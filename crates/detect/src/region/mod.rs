@@ -70,7 +70,7 @@ pub(super) struct Region {
     broken: bool,
     /// Whether the container, or a bare value with calls, has ended. Another one may follow after `;` or `,`.
     ended: bool,
-    /// Whether the `;` or `,` after it has been read.
+    /// Whether a `;` or `,` after the container or value has been read.
     joined: bool,
 }
 

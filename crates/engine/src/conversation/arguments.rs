@@ -47,7 +47,8 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// Returns the same object as text. If the arguments already are an object, its text is unchanged.
+    /// Returns the object that [`Arguments::put`] writes, as text. If the arguments already are an object,
+    /// its text is unchanged.
     pub fn into_text(self, key: &str) -> Cow<'c, str> {
         if let Self::Object { text, .. } = self {
             return Cow::Borrowed(text);

@@ -22,7 +22,7 @@ pub enum WantsBack {
     Nothing,
     /// Signatures of calls, and reasoning that is signed or withheld.
     Signatures,
-    /// The same, and all other reasoning.
+    /// Like `Signatures`, but with all other reasoning as well.
     Reasoning,
 }
 

@@ -53,7 +53,7 @@ struct UniqueIds {
     calls: HashMap<String, SameId>,
     /// Number of responses so far. Consecutive turns by the model form one response.
     run: usize,
-    /// The index of the first in the current group of result turns.
+    /// The index of the first turn in the current group of result turns.
     results_begin: usize,
 }
 

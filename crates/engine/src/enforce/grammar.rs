@@ -25,7 +25,7 @@ const MAX_RULES: usize = 4096;
 /// inventing them.
 const MORE: &str = "{0,15}";
 
-/// The rules in all grammars: JSON of any type, with at most one space after `:` and `,`.
+/// Rules that every grammar contains: JSON of any type, with at most one space after `:` and `,`.
 const COMMON: &str = r#"any ::= any-object | any-array | string | number | boolean | null
 any-object ::= "{" (any-member (comma any-member){0,15})? "}"
 any-member ::= string colon any

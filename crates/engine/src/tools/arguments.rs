@@ -304,7 +304,8 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a number is an integer, regardless of its notation. A number too large to tell counts as one.
+/// Whether a number is an integer, regardless of its notation. A number that is too large for this to be
+/// determined counts as an integer.
 fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_none_or(|number| number.fract() == 0.0)
 }
@@ -427,7 +428,8 @@ mod tests {
         assert!(check(&json!(false), "{}").is_some());
     }
 
-    /// Schemas that refer to themselves, or double the work at every level, must end the check soon.
+    /// Schemas that refer to themselves, or that double the work at every level, must not make the check
+    /// run long.
     #[test]
     fn hostile_schemas_end_soon() {
         let mut doubling = json!({"$defs": {"d0": {"type": "object"}}, "$ref": "#/$defs/d60"});

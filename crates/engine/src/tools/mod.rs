@@ -1,4 +1,4 @@
-//! [`DeclaredTools`]: the declared tools, as far as detection and the request's rules need to know them.
+//! [`DeclaredTools`]: what detection and the request's rules need to know about the declared tools.
 
 use std::{
     collections::HashSet,
@@ -147,9 +147,9 @@ impl DeclaredTools {
         })
     }
 
-    /// The declared name in `written`, the undeclared name of a native call. There must be exactly one, and
-    /// everything else must be decoration: markup of the model's format, white space, a namespace, or a
-    /// number.
+    /// The declared name inside `written`, which is the undeclared name of a native call. There must be
+    /// exactly one, and everything else must be decoration: markup of the model's format, white space, a
+    /// namespace, or a number.
     pub fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
         if self.is_empty() {
             return None;

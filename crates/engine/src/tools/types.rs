@@ -1,4 +1,4 @@
-//! Argument types in a tool's schema, as far as they are needed to convert values written as plain text.
+//! Argument types from a tool's schema, reduced to what is needed to convert values written as plain text.
 //!
 //! [`Types`] is the set of types of a value, [`ArgumentTypes`] are the types in a complete schema, and
 //! [`Schema`] is an intermediate result of reading a schema.

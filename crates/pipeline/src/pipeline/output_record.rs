@@ -1,5 +1,4 @@
-//! [`OutputRecord`]: what the client has received so far, as far as code outside the pipeline needs to know
-//! it.
+//! [`OutputRecord`]: records what the client has received so far, for code outside the pipeline.
 
 use super::stages::is_content;
 use crate::{

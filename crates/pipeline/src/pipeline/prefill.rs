@@ -21,7 +21,7 @@ pub(super) struct PrefillStage {
     peak: usize,
 }
 
-/// A response for which this is not known yet.
+/// A response that may or may not continue a call that starts in the prefill.
 #[derive(Debug)]
 struct UndecidedStart {
     prefill: Prefill,
@@ -108,8 +108,8 @@ impl PrefillStage {
         }
     }
 
-    /// Acts on the detector's `first` output. `is_last` says that the detector gets no more input before this
-    /// is decided.
+    /// Acts on `first`, the detector's first output. `is_last` is set if the detector gets no more input
+    /// before the decision.
     fn decide(&mut self, first: FirstOutput, is_last: bool, detector: &mut Detector, out: &mut impl Sink) {
         match first {
             FirstOutput::Awaited if !is_last => {}

@@ -113,7 +113,8 @@ fn is_call(event: &Event<'_>) -> bool {
     }
 }
 
-/// The bytes that an event counts. Text counts the same whether it arrives in one piece or in many.
+/// The number of bytes that an event counts towards the limit. Text counts the same whether it arrives in one
+/// piece or in many.
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),

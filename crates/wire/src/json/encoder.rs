@@ -111,8 +111,8 @@ impl Encoder {
         String::from_utf8(self.out).unwrap_or_default()
     }
 
-    /// Begins a value or a key, after a comma if it follows another value. Strings end with a quote, so the last
-    /// byte tells whether it does.
+    /// Begins a value or a key. Writes a comma first if another value precedes it, which the last byte shows:
+    /// strings end with a quote, so a final `{`, `[` or `:` is never part of a string.
     fn begin(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
             self.out.push(b',');

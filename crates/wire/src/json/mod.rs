@@ -1,7 +1,7 @@
 //! JSON that is read in place. [`Json`] is a view of a complete text, `Scanner` reads a text as it arrives, and
 //! [`FrameTemplate`] recognizes similar frames of a stream. An `Index` makes it cheaper to walk deeply nested texts.
 //! `Unescaper` and [`escape_into`] convert string bodies to text and back, [`Raw`] holds a value as it was written, and
-//! `Encoder` writes one.
+//! `Encoder` writes JSON.
 //!
 //! No tree is built. A reader of a stream needs two or three members of each event, and must preserve the spelling
 //! of numbers and the order of keys in everything that it forwards. A tree would cost one allocation per member and

@@ -26,7 +26,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     if first != 0 { place(first) } else { longer_run(bytes) }
 }
 
-/// Like [`plain_run`], but for more than one word of text, the first of which is known to be plain.
+/// Like [`plain_run`], but for text that is longer than one word, and whose first word is known to be plain.
 fn longer_run(bytes: &[u8]) -> usize {
     if bytes.len() < BLOCK {
         return run_by_words(bytes);
@@ -266,7 +266,7 @@ mod tests {
             .prop_map(|(plain, runs, bytes)| [plain, runs, bytes].concat())
     }
 
-    /// Does the same one byte at a time, but allows any letter after a backslash.
+    /// Like `body`, but reads one byte at a time, and allows any letter after a backslash.
     fn plainly(text: &[u8]) -> Result<usize, usize> {
         let mut at = 0;
         loop {

@@ -19,7 +19,7 @@ pub(in crate::pipeline) struct Pending {
     incomplete: Vec<Incomplete>,
 }
 
-/// A snapshot of what had been sent, to which a replaced hop is rolled back.
+/// A snapshot of what had been sent when the hop began. It is restored if another hop replaces this one.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     ids: usize,

@@ -27,7 +27,7 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct HostedCalls {
-    /// The names under which the model may call them.
+    /// The names under which the model may call the hosted tools.
     names: Vec<String>,
     rules: HostedRules,
     /// All calls in this hop, in order: those to hosted tools and those for the client.
@@ -284,8 +284,8 @@ impl Calls {
         names
     }
 
-    /// Whether another client could guess the id of this client call, with which its result is looked up
-    /// later. Held calls already have safe ids.
+    /// Whether another client could guess this client call's id, which is later used to look up the deferred
+    /// turn. Held calls already have safe ids.
     pub(super) fn has_guessable_id(&self, start: &CallStart<'_>) -> bool {
         let gives_ids = self.hosted.as_ref().is_some_and(|hosted| !hosted.holds_client_calls());
         gives_ids && start.runner == Runner::Client && is_guessable(&start.id, &start.name)

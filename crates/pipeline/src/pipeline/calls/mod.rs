@@ -57,10 +57,11 @@ enum Fate {
     Annotated { id: String, name: String, arguments: Option<String> },
     /// Left out of the response.
     Hidden,
-    /// Meant for the client and already sent. The upstream's result for it only says that it refused to run
-    /// it.
+    /// Meant for the client and already sent. The upstream's result only says that the upstream refused to
+    /// run the call.
     Rescued,
-    /// A call to a hosted tool, collected until the hop ends. `rescue`: the upstream refuses to run it.
+    /// A call to a hosted tool, collected until the hop ends. `rescue` is set if the upstream refuses to run
+    /// it.
     Hosted { rescue: bool },
 }
 
@@ -105,8 +106,8 @@ pub(super) struct Calls {
     is_reasoning_open: bool,
     /// Whether an earlier hop has sent text and this hop has not.
     is_separator_due: bool,
-    /// Number of characters of text sent, from which the positions of citations follow. `None` if the text
-    /// cannot have citations.
+    /// Number of characters of text sent, from which the positions of citations are calculated. `None` if
+    /// the text cannot have citations.
     characters: Option<u64>,
     /// Bytes of arguments retained for calls that will be reported separately.
     kept: usize,
@@ -148,7 +149,7 @@ fn past_ids(conversation: &Conversation) -> Vec<String> {
 }
 
 impl Calls {
-    /// `cites` says that the text may contain citations, because the upstream may run tools itself.
+    /// `cites` is set if the text may contain citations, because the upstream may run tools itself.
     pub(super) fn new(
         conversation: &Conversation,
         tools: DeclaredTools,

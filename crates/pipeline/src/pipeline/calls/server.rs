@@ -23,7 +23,8 @@ impl Calls {
         }
     }
 
-    /// Decides how to handle a server call that is not forwarded. Clients match its result to it by the id.
+    /// Decides how to handle a server call that is not forwarded. If its id is empty or already used, it
+    /// gets a new one, since clients use the id to match the result to the call.
     pub(super) fn left_out(&mut self, start: &CallStart<'_>) -> Fate {
         if self.settings.server_calls == ServerCalls::Hide {
             return Fate::Hidden;
