@@ -164,7 +164,7 @@ impl Detector {
                 self.false_start(starts_line, quoted, out);
                 return 0;
             }
-            // No opener that is recognized here begins with this character.
+            // No opener that is recognised here begins with this character.
             self.state = State::Prose;
             let byte = u8::try_from(character).unwrap_or_default();
             if self.enter_unmarked(byte, 0, starts_line, quoted) {

@@ -110,7 +110,7 @@ impl Opener {
 /// all of them at once.
 #[derive(Debug)]
 struct Group {
-    /// The least restrictive place at which one of these openers is recognized.
+    /// The least restrictive place at which one of these openers is recognised.
     place: Place,
     /// For each byte, whether one of the openers may have it in second position.
     second: [bool; 256],
@@ -241,7 +241,7 @@ impl Markers {
         format.reasoning.ended_by_calls && self.is_named(format)
     }
 
-    /// Returns the least restrictive place at which an opener that begins with this byte is recognized, if there is
+    /// Returns the least restrictive place at which an opener that begins with this byte is recognised, if there is
     /// such an opener.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
         let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
@@ -269,12 +269,12 @@ impl Markers {
         self.candidates(rest, 0).next().is_some()
     }
 
-    /// Whether an opener that is recognized here may begin with this byte.
+    /// Whether an opener that is recognised here may begin with this byte.
     pub(super) fn may_begin(&self, byte: u8, here: Place) -> bool {
         self.first(byte).is_some_and(|place| place <= here)
     }
 
-    /// Whether `rest` may begin with an opener that is recognized here. If not, `rest` need not be held, and its
+    /// Whether `rest` may begin with an opener that is recognised here. If not, `rest` need not be held, and its
     /// frame can be forwarded.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
         self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)

@@ -1,4 +1,4 @@
-//! [`SchemaGuard`]: tells the definition of a tool from a call to it.
+//! [`SchemaGuard`]: distinguishes the definition of a tool from a call to it.
 //!
 //! Models quote definitions such as `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}`, which
 //! look like calls. The guard checks the first keys of what may be arguments. The call is in doubt as long as all

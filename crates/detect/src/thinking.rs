@@ -1,6 +1,6 @@
 //! [`Thinking`]: sends reasoning between markers as reasoning events.
 //!
-//! In reasoning, only closers are recognized and, in formats whose models may end reasoning with a call, the
+//! In reasoning, only closers are recognised and, in formats whose models may end reasoning with a call, the
 //! openers of calls. Only the start of such a marker and trailing white space are held. White space before a closer
 //! is dropped.
 
@@ -35,7 +35,7 @@ pub(super) struct Thinking {
     close: Vec<&'static str>,
     /// Openers that are redundant at the very start.
     open: Vec<&'static str>,
-    /// Whether calls may end the reasoning, so that their openers are recognized too.
+    /// Whether calls may end the reasoning, so that their openers are recognised too.
     ended_by_calls: bool,
     markup: String,
     text: Trimmer,

@@ -220,7 +220,7 @@ impl Held {
     }
 }
 
-/// Bytes that each element counts in addition to its text.
+/// The size that is assumed for an element in addition to its text, in bytes.
 const ELEMENT: usize = 128;
 
 fn subject(event: &Event<'_>) -> Subject {

@@ -7,7 +7,7 @@
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! The first byte tells which kind of body it is. The dialect's [`ResponseState`] interprets the data.
+//! The first byte shows which kind of body it is. The dialect's [`ResponseState`] interprets the data.
 
 use std::{mem, ops::ControlFlow, str};
 
@@ -388,8 +388,8 @@ fn utf8(data: &[u8]) -> Result<&str, Failure> {
     })
 }
 
-/// Handles data that is not JSON. It is an error if part of the response may be lost (`is_loss`), and skipped
-/// if not, or if it is only a keep-alive.
+/// Handles data that is not JSON. If part of the response may be lost (`is_loss`), this is an error, unless
+/// the data is only a keep-alive. Otherwise, the data is skipped.
 pub(super) fn not_json(data: &str, is_loss: bool, skipped: &mut Skipped) -> Result<(), Failure> {
     if is_loss && !data.starts_with(':') && !is_sign_of_life(data) {
         let words = first_words(data.as_bytes()).unwrap_or_default();

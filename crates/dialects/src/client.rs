@@ -118,7 +118,7 @@ pub enum RateStyle {
 pub struct References {
     /// The response that the request continues.
     pub previous: Option<String>,
-    /// Responses of which the request refers to single items.
+    /// Responses from which the request refers to individual items.
     pub others: Vec<String>,
 }
 

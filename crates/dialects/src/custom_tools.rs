@@ -89,7 +89,7 @@ impl Customs {
         self.0.as_mut()?.calls.get_mut(&index)
     }
 
-    /// Whether `event` belongs to a call to a custom tool that must be converted from a function call.
+    /// Whether `event` belongs to a custom tool's call that arrived as a function call and must be converted.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
         let Some(custom) = &self.0 else { return false };
         match event {
@@ -190,9 +190,9 @@ impl Input {
 enum Opening<'a> {
     /// `{"input":"`, followed by this string.
     Text(&'a str),
-    /// With part of what is expected: more may follow.
+    /// A prefix of `{"input":"`. The remainder may follow.
     Short,
-    /// With something else.
+    /// Anything else.
     Other,
 }
 
@@ -222,8 +222,9 @@ fn whole(arguments: &str, tool: &str) -> String {
     }
 }
 
-/// The text that `json` consists of, or its only member. The member may also be a command line of `tool` and
-/// the text. `null` means an empty text.
+/// The text in `json`, which is a string, or an object with a single member. The text may also be the only
+/// element of an array, or its second element if the first one is the name `tool`, as in a command line.
+/// `null` means an empty text.
 fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
     match json.kind() {
         Kind::String => json.as_str().map(Into::into),

@@ -155,7 +155,8 @@ impl UpstreamDialect {
         self.side().dialect()
     }
 
-    /// Shows the settings that only this dialect has to `keys`: the table `[upstreams.NAME]`, where NAME is the dialect's name.
+    /// Shows `keys` the settings that only this dialect has: the table `[upstreams.NAME]`, where NAME is the dialect's
+    /// name.
     pub fn settings(&mut self, keys: &mut dyn Visitor) {
         self.side_mut().settings(keys);
     }

@@ -39,8 +39,8 @@ impl Progress {
         self.is_finished || !self.has_content
     }
 
-    /// Whether the end of the body is the end of the response. `may_end` allows that even without a finish
-    /// reason.
+    /// Whether the end of the body is the end of the response. If `may_end` is set, neither a finish reason
+    /// nor an end marker is needed.
     pub(super) fn ends_with_body(&self, may_end: bool) -> bool {
         self.is_finished || ((self.is_marked || may_end) && self.has_choice)
     }

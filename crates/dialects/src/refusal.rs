@@ -53,7 +53,7 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
 }
 
 /// The failure that an object reports even though it is not part of a response: an error, or a message
-/// together with a member that says it is one. `None` if it reports no failure.
+/// together with a member that marks the object as an error. `None` if it reports no failure.
 pub(crate) fn told(frame: &str) -> Option<Failure> {
     let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
     let words = Words::of_response(&object);

@@ -29,8 +29,8 @@ pub trait ResponseState: Debug {
     /// Whether servers of the dialect may run tools themselves and report that in their responses.
     const RUNS_TOOLS: bool = false;
 
-    /// The words for data of which none belongs to a response: `frames is a completion chunk`. `None` if such
-    /// a response counts as truncated.
+    /// The end of the error message for a body in which nothing belongs to a response, such as
+    /// `frames is a completion chunk`. `None` if such a body counts as truncated.
     const NONE_OF: Option<&'static str> = None;
 
     /// Sets what the request asked for. Called once, before any data.
@@ -51,10 +51,11 @@ pub trait ResponseState: Debug {
     /// Prepares for a body that is one JSON value.
     fn begin_value(&mut self, _value: &str, _out: &mut impl Sink) {}
 
-    /// Whether a response that has begun is complete when its body ends properly, although neither a finish
-    /// reason nor an end mark has arrived: because its upstream is set up so, or because it arrived in one
-    /// piece (`is_value`: the body was one JSON value), if the form of a complete response shows that, or if
-    /// the API streams in another form.
+    /// Whether a response that has begun counts as complete if its body ends properly, even though neither a
+    /// finish reason nor an end marker has arrived.
+    ///
+    /// This is the case if the settings tolerate truncation. It may also be the case if `is_value` is set:
+    /// the body was a single JSON value. In some dialects, this shows that the response arrived in one piece.
     fn may_end(&self, is_value: bool) -> bool;
 
     /// Ends the response. If no finish reason arrived, it is derived from the content.
@@ -94,13 +95,14 @@ pub trait ResponseState: Debug {
     /// The same as for [`ResponseState::data`].
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
         self.begin_value(value, out);
-        // Elsewhere, lines and elements have been told apart before, so these may be the lines of one value.
+        // In dialects with `Lines` or `Elements`, the body reader has already separated the values, so any
+        // lines here belong to a single value.
         let is_value = Self::JSON != JsonBody::Value;
         self.read(value, is_value, is_value, out)
     }
 
     /// Handles `[DONE]`. After a finish reason it ends the response; if there is no finish reason, the body
-    /// must also end properly. Gateways send it in APIs that have no such mark, too.
+    /// must also end properly. Gateways also send it in APIs that have no such marker.
     ///
     /// # Errors
     /// The response is not complete.
@@ -108,7 +110,7 @@ pub trait ResponseState: Debug {
         if self.notes().0.mark_end() { self.close(out) } else { Ok(()) }
     }
 
-    /// Ends the body. `is_value`: the body was one JSON value.
+    /// Ends the body. `is_value` is set if the body was one JSON value.
     ///
     /// # Errors
     /// [`Kind::Truncated`](FailureKind::Truncated) if the response is not complete.
@@ -131,8 +133,9 @@ pub trait ResponseState: Debug {
     }
 
     /// Reads data. Some servers send several objects, one on each line or in an array, or `[DONE]` although
-    /// the API has no end mark. `is_value`: the data is a complete body that should be one value, so its
-    /// lines are not read one by one. `is_last`: the data may have been truncated by the end of the body.
+    /// the API has no end marker. If `is_value` is set, the data is a complete body that should be one value,
+    /// so its lines are not read one by one. If `is_last` is set, the data may have been truncated by the end
+    /// of the body.
     ///
     /// # Errors
     /// The same as for [`ResponseState::object`]; inside a response, also data that is not JSON.

@@ -6,7 +6,7 @@
 pub struct Stamp {
     /// The seed for ids. Equal seeds produce equal ids.
     pub seed: u64,
-    /// The creation time, in seconds of Unix time.
+    /// The creation time, as Unix time in seconds.
     pub created: u64,
 }
 

@@ -24,7 +24,7 @@ pub trait UpstreamSide: Settings {
     /// Applies the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
-    /// The account whose session requests may use, in dialects that have accounts.
+    /// The account whose session may be used for requests, in dialects that have accounts.
     fn account(&self) -> Option<&super::AccountSettings> {
         None
     }
@@ -101,8 +101,8 @@ pub trait UpstreamSide: Settings {
         Ok(request)
     }
 
-    /// Completes the settings by reading the files that they refer to. `now` is the current time in seconds
-    /// of Unix time. Returns a warning if something will soon expire.
+    /// Completes the settings by reading the files that they refer to. `now` is the current Unix time in
+    /// seconds. Returns a warning if something will soon expire.
     ///
     /// # Errors
     /// What is wrong with the settings.
@@ -241,8 +241,8 @@ pub struct ReaderRules {
 /// What a reader needs to know about the client's request.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The declared tools. A name is known to be complete if it is declared and no longer declared name
-    /// starts with it.
+    /// The declared tools. A name is known to be complete if it is declared and is not a prefix of another
+    /// declared name.
     pub tools: DeclaredTools,
     /// The limits of the response.
     pub limits: Limits,

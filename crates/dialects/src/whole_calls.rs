@@ -55,8 +55,8 @@ impl WholeCalls {
     }
 
     /// Emits a call. Arguments that are an object are passed on unchanged, and so is a string that contains
-    /// an object, because some servers send the arguments as text. Missing arguments become `{}`. Any others
-    /// make the call broken.
+    /// an object, because some servers send the arguments as text. Missing arguments become `{}`. With any
+    /// other arguments, the call counts as broken ([`CallEnd::Broken`]), unless they can be repaired.
     ///
     /// # Errors
     /// [`Kind::Limit`](crate::failure::Kind::Limit): the call is too large, or there are too many calls.

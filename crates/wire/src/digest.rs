@@ -1,4 +1,4 @@
-//! [`Digest`]: recognizes text that was seen before, without storing it.
+//! [`Digest`]: recognises text that was seen before, without storing it.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};

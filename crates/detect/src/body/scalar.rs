@@ -1,4 +1,4 @@
-//! Numbers and literals in arguments: recognizes valid JSON, and converts other notations to JSON.
+//! Numbers and literals in arguments: recognises valid JSON, and converts other notations to JSON.
 
 use crate::text::tail;
 

@@ -234,7 +234,7 @@ enum Mark {
     Open(&'static str),
 }
 
-/// Returns the openers that are recognized inside a message.
+/// Returns the openers that are recognised inside a message.
 fn openers(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
     channels.open.iter().filter(|(_, place)| *place == Place::Anywhere).map(|&(open, _)| open)
 }

@@ -1,7 +1,7 @@
 //! [`ElementsWalk`]: reads a call whose arguments are elements such as `<city>Paris</city>`, nested like the schema.
 //!
 //! An element that is a string in the schema, or is not in the schema, is streamed as a string. Its closer is
-//! recognized only if the format allows the text that follows. An element that may be a container is treated as one
+//! recognised only if the format allows the text that follows. An element that may be a container is treated as one
 //! as soon as it has a child: as an array if the schema allows an array or the child is called `item`, and otherwise
 //! as an object. All other elements are held and converted at their end.
 

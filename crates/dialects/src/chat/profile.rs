@@ -200,7 +200,7 @@ impl Profile {
         }
     }
 
-    /// Sets the facts of this profile in `options` and resets those that another profile may have set.
+    /// Sets the options that follow from this profile, and resets those that another profile may have set.
     pub(super) fn apply(self, options: &mut Options) {
         let Options { cumulative, stream, keep_result_images, join_user_turns, system_messages, .. } =
             options;

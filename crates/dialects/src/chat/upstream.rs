@@ -112,7 +112,7 @@ pub enum Streaming {
 }
 
 impl Options {
-    /// Whether the upstream accepts hints up to where the prompt should be cached.
+    /// Whether the upstream accepts hints about which part of the prompt should be cached.
     pub(super) fn takes_cache_hints(&self) -> bool {
         self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
     }

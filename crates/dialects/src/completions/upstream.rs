@@ -47,7 +47,8 @@ pub(super) enum Form {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Bos {
-    /// The server's tokenizer. The one from the template is then removed, so that the model does not see two.
+    /// The server's tokenizer. The token from the template is then removed, so that the model does not see
+    /// two.
     #[default]
     Server,
     /// The template.

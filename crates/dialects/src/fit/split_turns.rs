@@ -6,7 +6,7 @@ use crate::conversation::{Part, Role, Turn};
 
 pub(super) struct SplitTurns<'t> {
     pub(super) turn: &'t Turn,
-    /// Number of turns before the first of them.
+    /// Number of elements of `turns` that precede the first collected turn.
     pub(super) first: usize,
     pub(super) parts: Vec<Part>,
     /// Calls that the client runs. They come last.

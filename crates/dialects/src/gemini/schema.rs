@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 /// Maximum depth to which references and nested schemas are followed, because schemas may be recursive.
 const MAX_DEPTH: usize = 24;
 
-/// Maximum number of schemas in the result, since replacing references with their targets multiplies them.
+/// Maximum number of schemas in the result, since replacing references with their targets multiplies the
+/// schemas.
 const MAX_VALUES: usize = 10_000;
 
 /// Approximate maximum number of bytes by which the schemas of a request may grow when references are

@@ -99,7 +99,7 @@ impl UpstreamSide for Options {
         KeyHeader::Named("x-goog-api-key")
     }
 
-    /// Large enough for all models to fit on one page, see docs/protocols/gemini.md#models.
+    /// The page size is large enough for all models to fit on one page, see docs/protocols/gemini.md#models.
     fn models_path(&self) -> Option<&'static str> {
         Some("models?pageSize=1000")
     }

@@ -1,4 +1,4 @@
-//! [`AccountSettings`]: the Proton account whose session requests use.
+//! [`AccountSettings`]: the Proton account whose session is used for requests.
 
 use std::path::PathBuf;
 

@@ -76,7 +76,7 @@ impl AnswerState {
         }
     }
 
-    /// Whether anything has been emitted, if only the head of the response.
+    /// Whether anything has been emitted, even if it was only the head of the response.
     pub(super) fn has_begun(&self) -> bool {
         self.stage > Stage::Waiting
     }

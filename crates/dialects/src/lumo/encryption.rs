@@ -13,7 +13,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How long before the key expires warnings start, in seconds: 90 days.
+/// Warnings about the key start this many seconds before it expires: 90 days.
 pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 
 /// How to encrypt requests and their responses.
@@ -43,8 +43,8 @@ pub enum KeyError {
 }
 
 impl Encryption {
-    /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, in seconds of
-    /// Unix time.
+    /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, which is a Unix
+    /// time in seconds.
     ///
     /// # Errors
     /// The key cannot be read, or this program was built without encryption.

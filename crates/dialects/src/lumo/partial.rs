@@ -2,14 +2,14 @@
 
 use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
 
-/// Whether a string is a JSON object.
+/// How much of a JSON object a string contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// It is a complete JSON object.
+    /// A complete JSON object.
     Whole,
-    /// It is the start of a JSON object.
+    /// The start of a JSON object.
     Open,
-    /// It is neither.
+    /// Something else.
     Foreign,
 }
 

@@ -31,8 +31,8 @@ use crate::{
     },
 };
 
-/// What a [`Reader`] needs to know about the request. The client's tools are not among it: a later stage
-/// decides which calls are meant for the client.
+/// What a [`Reader`] needs to know about the request. This does not include the client's tools, because a
+/// later stage decides which calls are meant for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSettings {
     /// Maximum size of a frame, and of a tool payload joined from several frames, in bytes. Exceeding it

@@ -47,7 +47,7 @@ pub struct Options {
     /// The target to request: `message`, `title` or `suggested_questions`.
     #[setting(skip, default = "message".to_owned())]
     pub target: String,
-    /// The account whose session requests use.
+    /// The account whose session is used for requests.
     #[setting(nested)]
     pub account: Box<super::AccountSettings>,
     /// Whether to encrypt requests and for which recipient.

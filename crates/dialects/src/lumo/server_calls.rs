@@ -56,7 +56,7 @@ enum ReportedArguments<'a> {
     Value(Json<'a>),
 }
 
-/// How a response ended, as far as its calls are concerned.
+/// How a response ended. This decides whether the calls that are still waiting are emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Well,

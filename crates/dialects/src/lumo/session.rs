@@ -32,10 +32,10 @@ const MAX_LIFETIME: u64 = 31 * 86_400;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Form {
-    /// With tokens in JSON, as programs do it.
+    /// With tokens in JSON, as programs do.
     #[default]
     Token,
-    /// With cookies, as browsers do it.
+    /// With cookies, as browsers do.
     Cookie,
 }
 
@@ -52,9 +52,9 @@ pub struct Session {
     pub form: Form,
     /// Overrides the configured `app_version`.
     pub app_version: Option<String>,
-    /// When the access token expires, in seconds of Unix time.
+    /// When the access token expires, as Unix time in seconds.
     pub expires_at: Option<u64>,
-    /// When the tokens were issued, in seconds of Unix time.
+    /// When the tokens were issued, as Unix time in seconds.
     pub refreshed_at: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// The session with the tokens in `answer`, the response to the request from [`Session::refresh`]. `now`
-    /// is the time at which it arrived, in seconds of Unix time.
+    /// is the time at which it arrived, as Unix time in seconds.
     ///
     /// # Errors
     /// The response contains no tokens.

@@ -68,7 +68,7 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// The failure that the unknown type of an object names, as in `{"type":"network_error"}`.
+/// The failure that is named by an object's unknown type, as in `{"type":"network_error"}`.
 pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     let failure = finish::failure_of(kind)?;
     let message = object.get("message").and_then(|message| message.as_str());

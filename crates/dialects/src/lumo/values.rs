@@ -14,7 +14,7 @@ use crate::{
 pub(super) enum Outside {
     /// Dropped: it consists of quotes, commas and brackets around calls.
     Noise,
-    /// As a payload up to the end of the segment: a result in plain text.
+    /// Treated as a payload that extends to the end of the segment: it is a result in plain text.
     Prose,
 }
 
@@ -38,7 +38,7 @@ enum State {
     Broken(Nesting),
 }
 
-/// The nesting depth, as far as it can be determined in text that is not valid JSON.
+/// The approximate nesting depth in text that is not valid JSON.
 #[derive(Debug, Default)]
 struct Nesting {
     depth: usize,

@@ -80,8 +80,8 @@ impl Arguments {
         Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
 
-    /// Handles a piece. `give` receives the text that is certain. Returns text that belongs to the next call
-    /// instead, which happens only if its pieces had an id or a name.
+    /// Handles a piece. `give` receives the text that is certain. Text that belongs to the next call instead
+    /// is returned. This happens only if its pieces had an id or a name.
     pub(super) fn push(
         &mut self,
         text: &str,
@@ -168,8 +168,8 @@ impl Arguments {
         give(text);
     }
 
-    /// Ends arguments of which nothing is held: passes on the end of a repair, and `{}` if there were no
-    /// arguments.
+    /// Ends the arguments when none of them are held: passes on the end of a repair, and `{}` if there were
+    /// no arguments.
     pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.finish(cut);
         if !text.is_empty() {

@@ -70,8 +70,8 @@ impl Extent {
         Self { repair: max_held, ..self }
     }
 
-    /// Handles a piece and returns the text to pass on in its place. This is nearly always the piece itself,
-    /// and only then is it borrowed.
+    /// Handles a piece and returns the text to pass on in its place. This is nearly always the piece itself.
+    /// The result is borrowed only in that case.
     pub(super) fn push<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         match self.take(piece) {
             Cow::Borrowed(part) if part.len() != piece.len() => Cow::Owned(part.to_owned()),

@@ -6,10 +6,10 @@
 //! addressed to, [`StreamedCall::is_over_by`] decides whether it belongs to that call or starts the next one,
 //! and then its contents are added.
 //!
-//! A call is announced when its name is certain. This is the case at once if the call has an id and its name
-//! is declared and not a prefix of another declared name. Otherwise, since names may arrive in pieces, it is
-//! the case at the first byte of the arguments, at the start of another call, or at the end. From then on,
-//! the arguments are streamed.
+//! A call is announced as soon as its name is certain. The name is certain at once if the call has an id and the
+//! name is declared and not a prefix of another declared name. Otherwise, since names may arrive in pieces, it
+//! becomes certain at the first byte of the arguments, at the start of another call, or at the end. From then
+//! on, the arguments are streamed.
 //!
 //! The size of each call is limited: the name by `max_name`, and the id and the arguments that arrive before
 //! the name by `max_arguments`. There are at most `max_calls` calls. A response that exceeds a limit fails,
@@ -165,8 +165,8 @@ impl CallDeltas {
     }
 
     /// Ends the response. A call whose arguments are a prefix of an object is cut off, and so is every
-    /// incomplete call if the response itself was `cut` short. Otherwise, a call without arguments gets `{}`,
-    /// and a call whose arguments cannot become an object is broken.
+    /// incomplete call if `cut` is set because the response itself was cut short. Otherwise, a call without
+    /// arguments gets `{}`, and a call whose arguments cannot become an object is broken.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         self.announce(out);
         for mut call in self.calls.drain(..) {

@@ -7,7 +7,7 @@ use super::{Json, Kind, span, whole};
 /// What the frames of a stream have in common, learned from one of them.
 ///
 /// A model's response consists of hundreds of frames that are equal except for the token and often a counter, or
-/// random letters that hide the token's length. To recognize such a frame, it is enough to check the values that
+/// random letters that hide the token's length. To recognise such a frame, it is enough to check the values that
 /// vary, and to compare the text around them with a frame that a full parse has found to be valid JSON. This costs
 /// about as much as reading the bytes once. If the comparison fails, the frame is parsed in full, so a template
 /// never decides what is valid.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the template finds, a full parse finds too, and the template recognizes the frame from which it
+        /// Whatever the template finds, a full parse finds too, and the template recognises the frame from which it
         /// was learned.
         #[test]
         fn frames_of_the_shape_take_the_fast_path_and_only_valid_ones(

@@ -1,5 +1,5 @@
 //! JSON that is read in place. [`Json`] is a view of a complete text, `Scanner` reads a text as it arrives, and
-//! [`FrameTemplate`] recognizes similar frames of a stream. An `Index` makes it cheaper to walk deeply nested texts.
+//! [`FrameTemplate`] recognises similar frames of a stream. An `Index` makes it cheaper to walk deeply nested texts.
 //! `Unescaper` and [`escape_into`] convert string bodies to text and back, [`Raw`] holds a value as it was written, and
 //! `Encoder` writes JSON.
 //!

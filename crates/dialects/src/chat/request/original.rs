@@ -1,5 +1,5 @@
-//! Originals: the lists in a message as the client wrote them, stored if the parts made from them contain
-//! less.
+//! Originals: the lists in a message as the client wrote them, stored if the parts made from them lack some
+//! of their contents.
 //!
 //! A [`Turn`](crate::conversation::Turn) holds text, images and calls, but no fields that exist in only one
 //! dialect. If an element has such fields, the complete list is stored in the turn's `rest` under its own

@@ -2,9 +2,9 @@
 //! They come from frames that would be forwarded in a stream, or from a complete response.
 //!
 //! In a stream, such frames are forwarded unchanged. They contain log probabilities, fingerprints, further
-//! choices or reasoning details. For a complete response, their pieces are joined as client libraries do it:
-//! strings and lists are concatenated, list elements with the same index are merged, and everything else is
-//! replaced.
+//! choices or reasoning details. For a complete response, their pieces are joined in the same way as in
+//! client libraries: strings and lists are concatenated, list elements with the same index are merged, and
+//! everything else is replaced.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Writes a response as a stream of chunks.
 //!
 //! All chunks of a response start and end the same way. The start is built once, for the first chunk; after
-//! that, writing a piece of text takes three copies and the escaping, and no allocation.
+//! that, writing a piece of text takes three copies and the escaping, but no allocation.
 
 use std::fmt::Write as _;
 

@@ -93,7 +93,7 @@ impl<'a> Chunk<'a> {
         self.choices.is_some() || self.content.is_some() || self.done.is_some() || self.usage.is_some()
     }
 
-    /// Whether the chunk reports the end of the response as llama.cpp and Ollama do it.
+    /// Whether the chunk reports the end of the response in the way of llama.cpp and Ollama.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }

@@ -180,8 +180,8 @@ impl AnswerState {
         out.event(Event::Start(Start { id, model, created: None }));
     }
 
-    /// Handles a blocked prompt. Before any content this is an error in the request; after content it counts
-    /// as the finish reason of a filter.
+    /// Handles a blocked prompt. Before any content this is an error in the request; after content, it counts
+    /// as a finish reason: a content filter ended the response.
     fn blocked(&mut self, reason: Json<'_>) -> Result<(), Failure> {
         if self.progress.has_content {
             self.end_with(Some(Finish::Filter));
@@ -224,7 +224,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads a part. If it contains only text, returns the raw body of that string.
+    /// Reads a part. If it contains only text, also returns the raw body of that text's JSON string.
     fn part<'a>(
         &mut self,
         part: Json<'a>,

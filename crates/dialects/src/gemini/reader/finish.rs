@@ -10,8 +10,8 @@ use crate::{
 /// The finish reason for `word`. `None` if the word is unknown.
 ///
 /// # Errors
-/// The response is not what the model was supposed to write, and no finish reason that clients know says so.
-/// `message` is the upstream's explanation.
+/// The response is not what the model was supposed to write, and clients know no finish reason that
+/// expresses this. `message` is the upstream's explanation.
 pub(super) fn ending(word: &str, message: Option<&str>) -> Result<Option<Finish>, Failure> {
     if let Some(finish) = finish_of(word) {
         return Ok(Some(finish));

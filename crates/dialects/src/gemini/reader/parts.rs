@@ -86,7 +86,7 @@ impl<'a> PartKind<'a> {
 }
 
 impl AnswerState {
-    /// Emits a part. If it contains only text, returns the raw body of that string.
+    /// Emits a part. If it contains only text, also returns the raw body of that text's JSON string.
     pub(super) fn part_of_kind<'a>(
         &mut self,
         part: PartKind<'a>,

@@ -2,7 +2,8 @@
 //! value.
 //!
 //! The pieces set values of an object in any order, so the call can be passed on only when it is complete.
-//! Only Vertex AI sends such calls, and only to requests that ask for them, which toolwire's do not.
+//! Only Vertex AI sends such calls, and only if the request asks for them, which toolwire's requests never
+//! do.
 
 use serde_json::{Map, Value};
 

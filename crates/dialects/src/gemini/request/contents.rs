@@ -1,7 +1,7 @@
 //! Writes the turns of a conversation as `contents` and `systemInstruction`.
 //!
-//! The API has two roles. Adjacent turns with the same role are written as one content, so that the results
-//! of parallel calls stay together.
+//! The API has two roles. Adjacent turns with the same role are written as one `Content`, so that the
+//! results of parallel calls stay together.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
                         calls.add(turn);
                         parts.put(&turn.parts, &calls);
                     }
-                    // The API rejects a content without parts.
+                    // The API rejects a `Content` without parts.
                     if parts.count == 0 {
                         parts.text("", None);
                     }

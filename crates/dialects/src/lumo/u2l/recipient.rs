@@ -26,7 +26,7 @@ const FINGERPRINT: &str = "f032a1169ddff8eda728e59a9a74c3ef61514a2a";
 pub struct Recipient {
     key: SignedPublicSubKey,
     fingerprint: String,
-    /// When the key expires, in seconds of Unix time.
+    /// When the key expires, as Unix time in seconds.
     expires_at: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ impl Recipient {
         &self.fingerprint
     }
 
-    /// When the key expires, in seconds of Unix time.
+    /// When the key expires, as Unix time in seconds.
     pub fn expires_at(&self) -> Option<u64> {
         self.expires_at
     }

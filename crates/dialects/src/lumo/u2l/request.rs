@@ -34,7 +34,7 @@ impl Recipient {
     }
 }
 
-/// Encrypts the content of a turn and its images. A turn without content is given an empty one.
+/// Encrypts the content of a turn and its images. A turn without content gets empty content.
 fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>) -> Result<(), Failure> {
     let mut seal = |plain: &[u8]| {
         let mut nonce = [0; 12];

@@ -195,7 +195,8 @@ impl ResponseReader {
         }
         if let Some(usage) = message.get("usage") {
             self.counts.take(usage);
-            // Clients of this API expect counts at the start as well. Others receive them at the end.
+            // Clients of this API expect counts at the start as well. Other clients receive them at the
+            // end.
             if self.settings.verbatim && !self.progress.is_finished {
                 self.tell_usage(out);
             }

@@ -1,7 +1,7 @@
 //! [`Deltas`]: writes the deltas of a block, each of which extends one string.
 //!
 //! All deltas of a block start the same way. The start is built once for each block; after that, writing a
-//! piece takes two copies and the escaping, and no allocation. If an upstream's frame is a delta of the same
+//! piece takes two copies and the escaping, but no allocation. If an upstream's frame is a delta of the same
 //! block with the same index, it is forwarded unchanged.
 
 use bytes::{BufMut, BytesMut};

@@ -86,7 +86,7 @@ impl PartKey {
 }
 
 impl ResponseReader {
-    /// The open item that an event refers to, which this event may start. It is the item with the event's
+    /// The open item that an event refers to. The event may also start it. It is the item with the event's
     /// `output_index` and `item_id`, or else the latest one with that index. If the event has no index, it is
     /// the item with that id, or else the latest item. `None` if there is no such item or it has ended.
     pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {

@@ -52,7 +52,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
             }
         }
     }
-    // Namespaces come last, so that their tools do not take the names of others.
+    // Namespaces come last, so that their tools do not take the names of other tools.
     let mut taken: HashSet<_> = toolbox.tools.iter().map(|tool| tool.name.clone()).collect();
     for (place, namespace) in namespaces {
         toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;

@@ -422,5 +422,5 @@ impl Assembly {
     }
 }
 
-/// Bytes that each item counts in addition to its text.
+/// The size that is assumed for an item in addition to its text, in bytes.
 const ITEM: usize = 128;

@@ -81,7 +81,7 @@ struct Part {
     text: Streamed,
     citations: Vec<String>,
     /// Number of characters of text in the response before this part. Positions of citations are relative to
-    /// it.
+    /// this number.
     begins_at: u64,
 }
 

@@ -265,7 +265,7 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
     Some(Event::Media(Media { id: text(json, "id"), mime, data }))
 }
 
-/// Parses a call's result as another toolwire writes it.
+/// Parses a call's result as another instance of toolwire writes it.
 fn result(json: Json<'_>) -> Option<Event<'_>> {
     let given = |key| json.get(key).and_then(|value| value.as_str());
     let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);

@@ -45,7 +45,7 @@ impl MergedChoices {
 }
 
 impl AnswerState {
-    /// Whether the choices in `chunk` form one response. `choice` is the only one that is read otherwise.
+    /// Whether the choices in `chunk` form one response. If not, only `choice` is read.
     pub(super) fn merges(&self, chunk: &Chunk<'_>, choice: Option<&Choice<'_>>) -> bool {
         if self.several {
             return false;
