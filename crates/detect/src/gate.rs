@@ -50,8 +50,7 @@ pub(super) enum Wait {
 }
 
 impl Wait {
-    /// `marked` says whether calls have their own marker, and `whole` whether arguments are sent only when
-    /// complete.
+    /// `marked` is set if calls have their own marker, and `whole` if arguments are sent only when complete.
     pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
         match whole {
             _ if quoted => Self::RegionEnd,

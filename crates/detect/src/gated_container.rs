@@ -65,8 +65,8 @@ impl GatedContainer {
         Passed::More
     }
 
-    /// Ends the text. Returns whether everything since the last certain point belongs to calls. `stopped` says
-    /// whether the model stopped by itself.
+    /// Ends the text. Returns whether everything since the last certain point belongs to calls. `stopped` is set
+    /// if the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let gate = &mut self.gate;
         if !self.walker.stops_open() {

@@ -241,8 +241,8 @@ impl Detector {
         }
     }
 
-    /// Handles a piece of text, with its `frame` if it arrived in a frame of its own. Adjacent parts that remain
-    /// text are sent together. If all of the piece remains text, its frame is sent unchanged (law 6).
+    /// Handles a piece of text. `frame` is its frame, if it arrived in a frame of its own. Adjacent parts that
+    /// remain text are sent together. If all of the piece remains text, its frame is sent unchanged (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
@@ -256,7 +256,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// Ends the text, and resolves what is held. `stopped` says whether the model stopped by itself.
+    /// Ends the text, and resolves what is held. `stopped` is set if the model stopped by itself.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);

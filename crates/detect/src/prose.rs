@@ -170,7 +170,7 @@ impl Prose {
         }
     }
 
-    /// Called when a call has become certain. `starts_line` says whether its container began a line.
+    /// Called when a call has become certain. `starts_line` is set if its container began a line.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
         self.behind_call = true;
@@ -211,7 +211,8 @@ impl Prose {
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 
-    /// Handles the remainder of a line that a container began. Returns the `text` after its white space.
+    /// Handles the remainder of a line that a container began. Returns what follows the white space at the start of
+    /// `text`.
     fn take_line_rest<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
         let Some(rest_at) = self.line_rest else { return text };
         let goes_on = |byte: u8| is_blank(byte) && byte != b'\n';

@@ -89,7 +89,7 @@ impl Reading {
         self.behind.is_some()
     }
 
-    /// Ends the text. Returns whether it ended with calls. `stopped` says whether the model stopped by itself.
+    /// Ends the text. Returns whether it ended with calls. `stopped` is set if the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
     }

@@ -169,7 +169,7 @@ impl SearchPlan {
         }
     }
 
-    /// Returns the offset of the first byte from `from` on that may begin something. `fresh` says whether nothing
+    /// Returns the offset of the first byte from `from` on that may begin something. `fresh` is set if nothing
     /// visible has appeared in the message yet.
     pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
         let rest = text.as_bytes().get(from..)?;
@@ -218,7 +218,7 @@ impl Search {
         })
     }
 
-    /// Returns the rules for calls. `marked` says whether the format has a marker that is specific to calls.
+    /// Returns the rules for calls. `marked` is set if the format has a marker that is specific to calls.
     pub(super) fn rules(&self, marked: bool) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,

@@ -20,7 +20,7 @@ const MAX_DOUBT: usize = 512;
 const MAX_SPACE: usize = 4 << 10;
 
 impl Detector {
-    /// Resolves the held text at the end of the text. `stopped` says whether the model stopped by itself.
+    /// Resolves the held text at the end of the text. `stopped` is set if the model stopped by itself.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         self.decide_until(stopped, out, |state| {
             matches!(state, State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped)
@@ -68,7 +68,7 @@ impl Detector {
         }
     }
 
-    /// Handles the end of the text. `ended` says whether it ended with calls.
+    /// Handles the end of the text. `ended` is set if it ended with calls.
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
         match self.doubted.take() {
             _ if ended => self.held.clear(),
@@ -205,7 +205,7 @@ impl Detector {
         self.text(&again, out);
     }
 
-    /// Sends waiting pieces of calls. `at_end` says whether the text has ended.
+    /// Sends waiting pieces of calls. `at_end` is set if the text has ended.
     fn send(&mut self, reading: &Reading, pieces: Vec<Waiting>, at_end: bool, out: &mut impl Sink) {
         let (format, starts_line) = (reading.format, reading.takes_line);
         let (prose, next) = (&mut self.prose, &mut self.next);
@@ -234,7 +234,7 @@ impl Detector {
 
     /// Handles text that does not contain calls of this format. If another format has the same opener, that format
     /// is tried. Otherwise, the source since the last certain point becomes text, and what follows is read
-    /// accordingly. `cut` says whether a call was cut off here.
+    /// accordingly. `cut` is set if a call was cut off here.
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
@@ -279,7 +279,8 @@ impl Detector {
         self.state = State::Reasoning(thinking);
     }
 
-    /// Returns the index of another opener, from `next` on, that matches the first `opener` held bytes.
+    /// Returns the index of another opener, from `next` on, that matches the start of the held text. `opener` is
+    /// the length of that start in bytes.
     fn rival(&self, opener: usize, next: usize, starts_line: bool) -> Option<usize> {
         let markers = &self.search.sought.markers;
         let (place, whole) = markers.find(head(&self.held, opener), self.here(starts_line), next)?;

@@ -13,7 +13,7 @@ pub(super) enum StringFastPath {
     Json,
     /// A string with other quotes or escapes, or within another string.
     Quotes,
-    /// A string between tags, where entities and CDATA may occur. `lines` says whether line endings beside the tags
+    /// A string between tags, where entities and CDATA may occur. `lines` is set if line endings beside the tags
     /// are not part of the string.
     Tags { lines: bool },
 }

@@ -143,7 +143,7 @@ pub(super) trait Walk: Debug + Send {
         usize::MAX
     }
 
-    /// Ends the text inside an open call. `held` is the text that no step has taken, and `stopped` says whether the
+    /// Ends the text inside an open call. `held` is the text that no step has taken, and `stopped` is set if the
     /// model stopped by itself. Writes what is provably missing, and returns whether this completes the call.
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
 
@@ -172,8 +172,8 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
-    /// Handles a `Stop` of the last step, before `rest`. `open` says whether a call is open. Returns whether the
-    /// walk continues in another state.
+    /// Handles a `Stop` of the last step, before `rest`. `open` is set if a call is open. Returns whether the walk
+    /// continues in another state.
     fn recover(&mut self, _open: bool, _rest: &str) -> bool {
         false
     }
@@ -184,7 +184,7 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
-    /// Returns what kind of text follows the walk. `cut` says whether the walk ended within a call.
+    /// Returns what kind of text follows the walk. `cut` is set if the walk ended within a call.
     fn surroundings(&mut self, cut: bool) -> Surroundings {
         if cut { Surroundings::Behind } else { Surroundings::Prose }
     }

@@ -127,7 +127,7 @@ impl Walker {
         (at, Parsed::More)
     }
 
-    /// Ends the text. Returns `None` if no call was open. `stopped` says whether the model stopped by itself.
+    /// Ends the text. Returns `None` if no call was open. `stopped` is set if the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut Out<'_>) -> Option<CallEnd> {
         if !self.stops_open() {
             return None;

@@ -33,7 +33,7 @@ impl<'t> CacheHints<'t> {
     }
 
     /// The hint on `part`. Must be called for the turn's parts in order, though some may be left out.
-    /// `is_last` says that `part` is the last one.
+    /// `is_last` is set if `part` is the last one.
     pub(super) fn next(&mut self, part: &Part, is_last: bool) -> Option<&'t Value> {
         let own = match part {
             Part::Text(said) => after(&mut self.content, |element| is(element, "text", said)),

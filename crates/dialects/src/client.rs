@@ -63,8 +63,8 @@ pub trait ClientSide: Sync {
     /// The failure for a request that names an unknown model.
     fn unknown_model(&self, name: &str) -> Failure;
 
-    /// The stored responses that the request `body` refers to, in dialects in which a request can continue a
-    /// response.
+    /// The stored responses that the request in `body` refers to, in dialects in which a request can
+    /// continue a response.
     fn references(&self, _body: &[u8]) -> References {
         References::default()
     }
@@ -83,7 +83,7 @@ pub trait ClientSide: Sync {
         Ok(Bytes::copy_from_slice(body))
     }
 
-    /// The part of the request `body` that is stored with the response.
+    /// The part of the request in `body` that is stored with the response.
     fn record_input(&self, _body: &Bytes) -> Option<Bytes> {
         None
     }

@@ -116,7 +116,7 @@ pub(super) enum Input {
     /// The arguments do not match the declared function or have another member first, so they are read when
     /// they are complete.
     Held { held: String, tool: Box<str> },
-    /// Inside the text. `escaped` says that the last character was a backslash.
+    /// Inside the text. `escaped` is set if the last character was a backslash.
     Inside { text: Unescaper, escaped: bool },
     /// After the text: only the end of the object follows.
     Behind,

@@ -70,13 +70,14 @@ pub(super) fn mime_of_base64(data: &str) -> &'static str {
     KNOWN.iter().find(|(start, _)| data.starts_with(start)).map_or("", |(_, mime)| mime)
 }
 
-/// The MIME type of an image or file, judging by the file extension in its URL. `None` if that is unknown.
+/// The MIME type of an image or file, judging by the file extension in its URL. `None` if the extension is
+/// unknown.
 pub(super) fn mime_of_url(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next()?;
     mime_of_name(path)
 }
 
-/// The MIME type of a file, judging by its extension. `None` if that is unknown.
+/// The MIME type of a file, judging by its extension. `None` if the extension is unknown.
 pub(super) fn mime_of_name(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

@@ -80,8 +80,8 @@ pub trait ResponseState: Debug {
         None
     }
 
-    /// Handles the data of a server-sent event, a line of JSON Lines, or an element of an array. `is_last`
-    /// says that the end of the body may have truncated the data.
+    /// Handles the data of a server-sent event, a line of JSON Lines, or an element of an array. `is_last` is
+    /// set if the end of the body may have truncated the data.
     ///
     /// # Errors
     /// The upstream's error, or a description of how the data violates the dialect.

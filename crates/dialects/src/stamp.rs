@@ -17,7 +17,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Creates a sequence of ids. Sequences with the same seed but another `salt` differ.
+    /// Creates a sequence of ids. Sequences with the same seed but different salts differ.
     pub fn new(seed: u64, salt: u64) -> Self {
         Self { state: seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }

@@ -137,8 +137,8 @@ pub enum Detect {
 }
 
 /// `reasoning`: how to pass reasoning on to the client, and whether to recognise reasoning markers in text.
-/// Unless it is [`Reasoning::Off`], those markers are recognised that are safe in any text, and those of the
-/// formats that are searched for.
+/// Unless it is [`Reasoning::Off`], the markers that are safe in any text are recognised, and so are the markers
+/// of the formats that are searched for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reasoning {

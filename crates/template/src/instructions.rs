@@ -52,7 +52,7 @@ impl ChatTemplate {
     }
 }
 
-/// Returns the text directly before or after the system message in `with`, if that is all that `without` lacks.
+/// Returns the text directly before or after the system message in `with`, if `without` lacks only this text.
 fn inserted<'a>(without: &str, with: &'a str) -> Option<&'a str> {
     let at = without.find(SYSTEM)?;
     [at + SYSTEM.len(), at].into_iter().find_map(|place| {

@@ -60,8 +60,8 @@ const BOS: &str = "bos_token";
 /// The fixed part of the budget. A unit of work is one instruction or 64 bytes.
 const BASE_FUEL: usize = 200_000;
 
-/// How many bytes of the conversation add one unit of work. That is enough to copy each byte about fifteen times,
-/// and for a message of a few words, to run about forty instructions.
+/// How many bytes of the conversation add one unit of work. This budget is enough to copy each byte about fifteen
+/// times. For a message of a few words, it is also enough to run about forty instructions.
 const BYTES_PER_FUEL: usize = 4;
 
 /// The fixed part of the stack size in bytes, which is for macro and block calls and for values from clients.

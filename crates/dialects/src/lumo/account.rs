@@ -102,7 +102,7 @@ impl AccountSettings {
         self.access_token.iter().chain(&self.refresh_token)
     }
 
-    /// What is wrong with the combination of settings, if anything. `has_key` says that the upstream also has
+    /// What is wrong with the combination of settings, if anything. `has_key` is set if the upstream also has
     /// an `api_key`.
     pub fn problem(&self, has_key: bool) -> Option<&'static str> {
         let is_own = self.credentials == Credentials::Own;

@@ -253,7 +253,7 @@ impl AnswerState {
         self.server_call(calls, is_sealed, out)
     }
 
-    /// Starts a new segment. This ends the previous one, unless that is incomplete JSON.
+    /// Starts a new segment. This ends the previous segment, unless its JSON is incomplete.
     pub(super) fn segment(&mut self, out: &mut impl Sink) {
         if self.result_texts.is_prose() {
             self.end_segments(out);

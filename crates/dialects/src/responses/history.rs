@@ -174,7 +174,7 @@ fn message(items: &mut Encoder, text: &str) {
     });
 }
 
-/// The input of the request `body` as a list of items, including its history. If it already is a list, it
+/// The input of the request in `body` as a list of items, including its history. If it already is a list, it
 /// shares the body's memory.
 pub(super) fn input(body: &Bytes) -> Option<Bytes> {
     let text = str::from_utf8(body).ok()?;

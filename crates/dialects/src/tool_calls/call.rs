@@ -59,8 +59,8 @@ impl StreamedCall {
     }
 
     /// Whether `piece`, although addressed to this call, starts the next one: some servers send index 0 or
-    /// the same id for all calls. `same_delta` says that this call has already received a piece from the same
-    /// delta, and `is_only` that no other call follows this one yet.
+    /// the same id for all calls. `same_delta` is set if this call has already received a piece from the same
+    /// delta, and `is_only` is set if no other call follows this one yet.
     pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool, is_only: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
         if self.is_repeat {

@@ -96,7 +96,7 @@ impl Extent {
         }
     }
 
-    /// Ends the arguments and returns the remaining text to pass on. `cut` says that the response was cut
+    /// Ends the arguments and returns the remaining text to pass on. `cut` is set if the response was cut
     /// off.
     pub(super) fn finish(&mut self, cut: bool) -> Cow<'static, str> {
         let held = std::mem::take(&mut self.held);

@@ -21,7 +21,7 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(crate) struct NamedCalls {
-    /// All calls in order, of which there are at most `max_calls`.
+    /// All calls in order, at most `max_calls` of them.
     calls: Vec<NamedCall>,
     tools: DeclaredTools,
     limits: Limits,
@@ -187,7 +187,7 @@ impl NamedCalls {
         }
     }
 
-    /// Ends the response. `cut` says that the model was interrupted.
+    /// Ends the response. `cut` is set if the model was interrupted.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         for call in self.calls.iter_mut().filter(|call| call.state != State::Ended) {
             if !cut {

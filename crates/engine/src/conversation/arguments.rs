@@ -37,8 +37,8 @@ impl<'c> Arguments<'c> {
         matches!(self, Self::Object { .. })
     }
 
-    /// Writes the arguments as an object. Text that is not an object becomes the member `key` of one, so that
-    /// the model still sees what it wrote.
+    /// Writes the arguments as an object. Text that is not an object becomes the member `key` of an object,
+    /// so that the model still sees what it wrote.
     pub fn put(self, body: &mut Encoder, key: &str) {
         match self {
             Self::Object { object, .. } => body.raw(object),

@@ -78,7 +78,7 @@ impl IdForm {
         }
     }
 
-    /// An id that upstreams accept, derived from a hash of `id`. Each `attempt` gives a different one.
+    /// An id that upstreams accept, derived from a hash of `id`. Different attempts give different ids.
     pub(super) fn hashed(self, id: &str, attempt: u64) -> String {
         match self {
             Self::Any => id.to_owned(),
@@ -178,7 +178,7 @@ impl Replacements {
     }
 }
 
-/// A replacement for `name`. Each `attempt` gives a different one.
+/// A replacement for `name`. Different attempts give different names.
 fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
     let mut readable = form.readable(name);
     if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {

@@ -86,7 +86,7 @@ impl Rest {
         *self = Self::new(dialect, fields);
     }
 
-    /// Keeps only those declarations of server tools for whose type `is_kept` returns true.
+    /// Keeps only the declarations of server tools whose types satisfy `is_kept`.
     pub fn retain_tools(&mut self, is_kept: impl Fn(&str) -> bool) {
         let Some(received) = &mut self.0 else { return };
         let Some(tools) = received.value.get_mut("tools").and_then(Value::as_array_mut) else { return };

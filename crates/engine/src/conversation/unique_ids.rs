@@ -192,7 +192,7 @@ mod tests {
             ("a b, =b, =a, a, =a", "a b, =b, =a, a_2, =a_2"),
             // The first call has no result, but the second one does.
             ("a, ., a, =a", "a, ., a_2, =a_2"),
-            // An id that equals the replacement of another one.
+            // An id that equals another id's replacement.
             ("a, =a, a_2, =a_2, a, =a", "a, =a, a_2, =a_2, a_3, =a_3"),
             ("a, =a, a, =a, a_2, =a_2", "a, =a, a_2, =a_2, a_2_2, =a_2_2"),
             // Repeated results.

@@ -95,7 +95,7 @@ pub fn constrain(
 
 /// What a request requires and what its server can enforce.
 struct Request<'a> {
-    /// The tools that may be called, of which there is at least one.
+    /// The tools that may be called. Never empty.
     tools: Vec<&'a Tool>,
     prefix: &'a str,
     format: &'static Format,

@@ -43,7 +43,7 @@ pub enum Route<'a> {
     /// Text or reasoning.
     Said(Voice),
     /// The JSON arguments of a call to this tool. If the body does not start with a brace, it is text or
-    /// reasoning as given by the second field, or not a message at all if that is `None`.
+    /// reasoning as given by the second field, or not a message at all if that field is `None`.
     Call(&'a str, Option<Voice>),
     /// The unchanged single argument of a call to this tool, such as code to run.
     Raw(&'a str),

@@ -38,7 +38,7 @@ pub enum ElementsName {
     /// In the attribute named by the first string. The tag starts with the opener and ends with the second
     /// string.
     Attribute(&'static str, &'static str),
-    /// In the content of the first element, which is one of these.
+    /// In the content of the first element. These are the openers and closers that the element may have.
     Element(&'static [(&'static str, &'static str)]),
 }
 

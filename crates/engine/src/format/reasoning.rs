@@ -8,7 +8,7 @@ use super::{Format, Grammar, Place};
 pub struct Thought {
     /// The opening marker.
     pub open: &'static str,
-    /// The closing markers, of which any may end the reasoning.
+    /// The closing markers. Any of them may end the reasoning.
     pub close: &'static [&'static str],
     /// Where the opener is recognised.
     pub place: Place,

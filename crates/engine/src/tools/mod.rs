@@ -138,8 +138,8 @@ impl DeclaredTools {
         format!("{}{name}", self.declared.prefix)
     }
 
-    /// The declared name that `written` refers to: `written` itself, or without the prefix (removed once), or
-    /// either of them without a namespace of OpenAI's prompts.
+    /// The declared name that `written` refers to. It may be preceded by the prefix, by a namespace of
+    /// OpenAI's prompts, or by the namespace and then the prefix.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {
             let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;

@@ -34,7 +34,7 @@ enum Fault {
 
 #[derive(Debug)]
 pub(super) struct Corrections {
-    /// The names of the tools of which one must be called. Empty if no call is required.
+    /// The names of tools. The model must call at least one of them. Empty if no call is required.
     required: Vec<String>,
     retries_missing: bool,
     retries_unknown: bool,

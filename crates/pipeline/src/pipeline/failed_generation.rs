@@ -80,7 +80,7 @@ fn as_known(text: &str) -> Cow<'_, str> {
 
 impl Stages {
     /// The events of a response with this text, or `None` if the text has no complete call to a declared
-    /// tool. `is_begun` says that the client has already received the text before the call.
+    /// tool. `is_begun` is set if the client has already received the text before the call.
     fn calls_in(&mut self, text: &str, is_begun: bool, out: &mut BytesMut) -> Option<Vec<Event<'static>>> {
         if self.prefill.is_active() || self.calls.has_calls() || self.detector.is_none() {
             return None;

@@ -283,8 +283,8 @@ impl Pipeline {
         }
     }
 
-    /// Fails the response because of a transport error or a timeout. First releases everything that is held
-    /// back to `out`.
+    /// Fails the response because of a transport error or a timeout. Everything that is held back is first written to
+    /// `out`.
     pub fn fail(&mut self, failure: Failure, out: &mut BytesMut) {
         if matches!(self.state, State::Done | State::Failed) {
             return;

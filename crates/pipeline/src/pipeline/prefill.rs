@@ -122,7 +122,7 @@ impl PrefillStage {
         }
     }
 
-    /// Ends the hop's text. `stopped` says that the model finished normally.
+    /// Ends the hop's text. `stopped` is set if the model finished normally.
     pub(super) fn finish(&mut self, stopped: bool, detector: &mut Detector, out: &mut impl Sink) {
         let Some(undecided) = &mut self.undecided else { return };
         if undecided.own.is_empty() && undecided.before.is_none() {

@@ -29,10 +29,10 @@ pub struct Index {
 /// A container or a long string.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Its length in bytes, including brackets or quotes. While it is open, the length of the text from its start
-    /// on.
+    /// Its length in bytes, including brackets or quotes. While it is open, this is the length of the text from its
+    /// start on.
     pub(super) bytes: u32,
-    /// How many extents it contains, at any depth. While it is open, the index of its parent.
+    /// How many extents it contains, at any depth. While it is open, this is the index of its parent.
     pub(super) inner: u32,
 }
 

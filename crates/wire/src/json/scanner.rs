@@ -290,7 +290,7 @@ impl Scanner {
         }
     }
 
-    /// Ends a value with the `taken` bytes of this step.
+    /// Ends a value. `taken` is the number of bytes that this step has read.
     fn complete(&mut self, taken: usize) -> Step {
         if self.depth == 0 {
             self.state = State::Done;

@@ -123,8 +123,7 @@ fn body_by_blocks<'a, S: Simd>(
     body_end(rest, is_escaped, escape)
 }
 
-/// Reads the end of a string body, which is shorter than a block. `is_escaped` says whether a backslash precedes
-/// it.
+/// Reads the end of a string body, which is shorter than a block. `is_escaped` is set if a backslash precedes it.
 fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let mut rest = text;
     if is_escaped {
@@ -139,8 +138,8 @@ fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8
     }
 }
 
-/// Returns one bit for each byte of a block that a backslash escapes. `is_escaped` says whether a backslash
-/// precedes the block, and is then updated for the next block.
+/// Returns one bit for each byte of a block that a backslash escapes. `is_escaped` is set if a backslash precedes
+/// the block, and is then updated for the next block.
 ///
 /// A backslash escapes the next byte unless it is escaped itself. In a run of backslashes, this escapes every
 /// second one and, if the length of the run is odd, the byte after it. An addition carries through each run that

@@ -281,7 +281,8 @@ impl AnswerState {
         }
     }
 
-    /// Emits the head of the response before anything else, with its frame if that contains nothing else.
+    /// Emits the head of the response before anything else, with its frame if the frame contains nothing
+    /// else.
     fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
         if self.head.is_some() {
             return;

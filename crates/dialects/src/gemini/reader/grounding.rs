@@ -29,7 +29,7 @@ struct Run {
 }
 
 impl Grounding {
-    /// `counts` says whether citations are expected.
+    /// `counts` is set if citations are expected.
     pub(super) fn new(counts: bool) -> Self {
         Self { counts, ..Self::default() }
     }

@@ -43,8 +43,8 @@ impl Session {
         })
     }
 
-    /// The new contents of a session file. Members of its `earlier` contents that do not belong to a session
-    /// are preserved.
+    /// The new contents of a session file. `earlier` is what it contained before; members that do not belong
+    /// to a session are preserved.
     pub fn to_file(&self, earlier: &[u8]) -> Vec<u8> {
         let earlier: Option<Map<String, Value>> = serde_json::from_slice(earlier).ok();
         let mut members = earlier.unwrap_or_default();

@@ -224,8 +224,8 @@ impl ResponseReader {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// Emits a piece of text, thinking or arguments. Both paths use this. `frame` is its frame, if that may
-    /// be forwarded.
+    /// Emits a piece of text, thinking or arguments. Both paths use this. `frame` is the piece's frame, if
+    /// it may be forwarded.
     fn say(
         &mut self,
         kind: PieceKind,

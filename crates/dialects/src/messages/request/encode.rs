@@ -215,7 +215,7 @@ fn budget(effort: &str, limit: u64) -> Option<Value> {
     (budget >= LEAST).then(|| json!({"type": "enabled", "budget_tokens": budget}))
 }
 
-/// Converts OpenAI's `response_format`, of which this API supports only schemas.
+/// Converts OpenAI's `response_format`. This API supports only the type `json_schema`.
 fn output_format(format: &Value) -> Option<Value> {
     let schema = format.get("json_schema")?.get("schema")?;
     Some(json!({"type": "json_schema", "schema": schema}))

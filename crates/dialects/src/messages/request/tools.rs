@@ -58,8 +58,8 @@ pub(super) fn added(path: Path<'_>, content: Json<'_>) -> Result<Vec<Tool>, Fail
 }
 
 impl Toolbox {
-    /// Adds the tools that messages declare. Returns the names of those that the request's `tools` do not
-    /// contain.
+    /// Adds the tools that messages declare. Returns the names of the tools that the request's `tools` do
+    /// not contain.
     pub(super) fn add_late(&mut self, late: Vec<Tool>) -> HashSet<String> {
         let mut added = HashSet::new();
         if late.is_empty() {

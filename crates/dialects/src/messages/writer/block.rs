@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The kinds of blocks that show calls run by the upstream or by toolwire. Searches have their own blocks in
-/// this API; any other tool is shown as one from an MCP server, whose results are text
+/// this API; any other tool is shown as a tool from an MCP server, whose results are text
 /// (docs/protocols/messages.md#server-tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hosted {
@@ -177,7 +177,7 @@ pub(super) fn warning(warning: &Warning<'_>) -> Value {
     json!({"code": warning.code, "message": warning.message})
 }
 
-/// The API's stop reason. `refused` says that the text is a refusal.
+/// The API's stop reason. `refused` is set if the text is a refusal.
 pub(super) fn stop_reason(finish: Finish, refused: bool) -> &'static str {
     match finish {
         Finish::Stop if refused => "refusal",

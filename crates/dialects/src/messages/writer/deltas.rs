@@ -20,7 +20,7 @@ pub(super) struct Deltas {
     key: &'static str,
     /// The start of every delta, up to the text of the string.
     prefix: Vec<u8>,
-    /// The same start as the upstream writes it, if that differs.
+    /// The start of every delta as the upstream writes it, if it differs from `prefix`.
     spelling: Vec<u8>,
 }
 

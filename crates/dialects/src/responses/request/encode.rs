@@ -125,7 +125,7 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// Writes `reasoning` and `text`, of which some members are settings that all APIs have. `is_off` says that
+/// Writes `reasoning` and `text`. Some of their members are settings that all APIs have. `is_off` is set if
 /// the client wants no reasoning.
 fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>, is_off: bool) {
     let sampling = &conversation.sampling;

@@ -373,7 +373,7 @@ impl Assembly {
         }
     }
 
-    /// Adds a call that is not one of the response's own calls, or the result of one.
+    /// Adds a call that is not one of the response's own calls, or the result of such a call.
     fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
         let key = Key::Id(call.id.to_string(), call.name.to_string());
         let kind = Kind::of(&call.name, call.runner);

@@ -1,5 +1,5 @@
 //! Items for tools that the client does not run. There are items for searches and images, and any other tool
-//! is shown as one from an MCP server (docs/protocols/responses.md#hosted-tools).
+//! is shown as a tool from an MCP server (docs/protocols/responses.md#hosted-tools).
 
 use serde_json::{Value, json};
 

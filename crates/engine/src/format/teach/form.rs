@@ -27,9 +27,9 @@ pub struct Form {
     /// How to write the arguments.
     pub arguments: ArgumentForm,
     /// The template for a result. `{{json_name}}`, `{{content}}` and `{{json_content}}` stand for the tool's
-    /// name and its output, and `{{named_content}}` for the output preceded by the name, if that is known. A
-    /// result must not look like a call in any format, and must not start like a call in this one, since
-    /// small models copy what they see.
+    /// name and its output, and `{{named_content}}` for the output preceded by the name, if the name is
+    /// known. A result must not look like a call in any format, and must not start like a call in this one,
+    /// since small models copy what they see.
     pub result: &'static str,
 }
 
@@ -41,8 +41,8 @@ pub enum ArgumentForm {
     /// One after another, with a template for each.
     Each {
         /// The template for an argument. `{{key}}` and `{{value}}` stand for its name and value, `{{type}}`
-        /// for the value's JSON type, and `{{is_string}}` for `true` or `false`, depending on whether that is
-        /// a string.
+        /// for the value's JSON type, and `{{is_string}}` for `true` or `false`, depending on whether the
+        /// value is a string.
         one: &'static str,
         /// The text between two arguments.
         between: &'static str,

@@ -112,7 +112,7 @@ pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -
     plain.then(|| bound.raw().to_owned())
 }
 
-/// The entry for one of the words in `key`, of which the last is looked up first.
+/// The entry for one of the words in `key`. The last word is looked up first.
 fn lookup(
     entries: &'static [(&'static [&'static str], [&'static str; 2])],
     key: &str,

@@ -37,7 +37,7 @@ pub(super) enum ReadBack {
 }
 
 /// Creates example arguments as a JSON object. `None` if some required argument has no value that can be
-/// shown. If the schema allows it, each `variant` gives a different example.
+/// shown. If the schema allows it, different variants give different examples.
 pub(super) fn arguments(
     schema: Option<&References<'_>>,
     read_back: ReadBack,

@@ -113,7 +113,7 @@ impl Doubles {
     }
 
     /// Removes and returns the held calls that should now be passed on, because they are not duplicates or
-    /// exceed `limits`. `is_last` says that the response has ended.
+    /// exceed `limits`. `is_last` is set if the response has ended.
     pub(super) fn settled(&mut self, is_last: bool, limits: &Limits) -> Vec<Held> {
         let mut settled = Vec::new();
         for held in mem::take(&mut self.doubtful) {

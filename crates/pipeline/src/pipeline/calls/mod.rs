@@ -310,7 +310,7 @@ impl Calls {
         self.doubles.begins(start, declared.unwrap_or(&start.name))
     }
 
-    /// Passes on the held calls that turned out not to be duplicates. `is_last` says that the hop has ended.
+    /// Passes on the held calls that turned out not to be duplicates. `is_last` is set if the hop has ended.
     fn settle_doubles(&mut self, is_last: bool, out: &mut impl Sink) {
         if !self.doubles.is_holding() {
             return;

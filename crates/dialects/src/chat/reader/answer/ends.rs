@@ -85,8 +85,8 @@ impl AnswerState {
         }
     }
 
-    /// Records the usage, which is passed on after the finish or at the end of the response. `frame` is its
-    /// frame, if that is in the canonical form and contains nothing else.
+    /// Records the usage, which is passed on after the finish or at the end of the response. `frame` is the
+    /// frame with the usage, if it is in the canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());

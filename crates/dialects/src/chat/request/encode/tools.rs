@@ -107,7 +107,7 @@ fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     Some(mended)
 }
 
-/// Writes the tool choice as `key`. `written` is the client's own value, if that only repeats the default.
+/// Writes the tool choice as `key`. `written` is the client's own value, if it only repeats the default.
 fn choice(
     body: &mut Encoder,
     conversation: &Conversation,

@@ -58,7 +58,7 @@ impl ResponseReader {
     }
 
     /// Starts the block `index`, which ends any open block with the same index. `frame` is the event's frame,
-    /// if that may be forwarded.
+    /// if it may be forwarded.
     pub(super) fn begin_block(
         &mut self,
         index: u64,
