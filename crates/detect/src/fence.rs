@@ -106,7 +106,7 @@ impl Foreign {
         Self { fence, line: Line::Info }
     }
 
-    /// Starts inside the fence, after `before`.
+    /// Starts inside the fence, after the text `before`.
     pub(super) fn in_body(fence: Fence, before: &str) -> Self {
         let line = before.rsplit('\n').next().unwrap_or_default();
         let blank = before.contains('\n') && line.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));

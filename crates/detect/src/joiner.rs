@@ -24,7 +24,7 @@ enum Kind {
 pub(super) struct Joiner<'s, S> {
     kind: Kind,
     pub(super) joined: String,
-    /// Whether there has been nothing but text so far, none of which has been sent.
+    /// Whether all output so far is text, and none of it has been sent.
     pub(super) pure: bool,
     pub(super) out: &'s mut S,
 }

@@ -106,7 +106,7 @@ impl Prose {
         self.behind_call
     }
 
-    /// Makes the text after the last call text rather than framing.
+    /// Makes what follows the last call count as text rather than framing.
     pub(super) fn leave_call(&mut self) {
         self.behind_call = false;
     }

@@ -20,7 +20,7 @@ pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String
     }
 }
 
-/// Whether a model of OpenAI accepts the effort `none`. GPT-5.1 and later models do, except for the large
+/// Whether an OpenAI model accepts the effort `none`. GPT-5.1 and later models do, except for the large
 /// models and the models for code (docs/protocols/responses.md#upstreams).
 pub(super) fn takes_none(model: &str) -> bool {
     let model = model.to_ascii_lowercase();

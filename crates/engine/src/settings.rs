@@ -1,8 +1,8 @@
 //! The keys of configuration tables, each of which is declared in one place.
 //!
-//! A struct with a field for each key derives [`Settings`], which shows every key with its field to a [`Visitor`]. One visitor
-//! reads a table into the fields, one shows the values of the fields, one writes the documentation. Therefore a key's default,
-//! accepted values, display and documentation always agree.
+//! A struct with a field for each key derives [`Settings`], which shows every key with its field to a [`Visitor`]. One
+//! visitor reads a table into the fields, one shows the values of the fields, and one writes the documentation.
+//! Therefore, a key's default, accepted values, display and documentation always agree.
 
 use std::{
     borrow::Cow,
@@ -86,7 +86,7 @@ pub enum Field<'v> {
     Word(&'v mut dyn Choice),
     /// A table as JSON, or unset.
     Json(&'v mut Option<serde_json::Value>),
-    /// A secret, or unset. It is given as such, or as `"env:NAME"` or `"file:PATH"`, and never displayed.
+    /// A secret, or unset. It is given directly, or as `"env:NAME"` or `"file:PATH"`, and is never displayed.
     Secret(&'v mut Option<SecretString>),
     /// A list of secrets, given in the same ways.
     SecretList(&'v mut Vec<SecretString>),

@@ -105,7 +105,7 @@ fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Re
                 Some(separator) => text.matches(separator).count() + 1,
                 None => text.len() / 2 + 1,
             };
-            // When splitting at white space, this is an upper bound. Few texts have that many pieces.
+            // For splitting at white space, this is an upper bound. Few texts have that many pieces.
             text.len().saturating_add(pieces.min(text.len()).saturating_mul(PIECE) / 4)
         }
         "splitlines" => {

@@ -91,7 +91,7 @@ enum At {
     },
     Colon,
     Value,
-    /// In the value of a captured string.
+    /// In a string value that is being captured.
     Text {
         quote: u8,
         escaped: bool,

@@ -179,8 +179,9 @@ fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// Makes `anyOf` the only keyword, since the API rejects others beside it. If the schema has properties, it gets
-/// those of all alternatives instead of `anyOf`. Otherwise, its keywords are copied into each alternative.
+/// Makes `anyOf` the only keyword, since the API rejects other keywords beside it. If the schema has properties,
+/// it gets those of all alternatives instead of `anyOf`. Otherwise, its keywords are copied into each
+/// alternative.
 fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     if reduced.len() < 2 {
         return reduced;
@@ -232,7 +233,7 @@ fn cost(members: &Map<String, Value>) -> usize {
     own.fold(4 * EACH, usize::saturating_add)
 }
 
-/// Converts `type` to a single word. Several types become one with `nullable`, or alternatives.
+/// Converts `type` to a single word. Several types become a single type with `nullable`, or alternatives.
 fn kind(members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
     let words: Vec<&str> = match members.get("type") {
         Some(Value::String(word)) => vec![word],

@@ -160,8 +160,8 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Handles content for `target` that is not a string. On the tool channels, its JSON is used; on others,
-    /// the strings in it, which may be up to `depth` containers deep.
+    /// Handles content for `target` that is not a string. On the tool channels, its JSON is used. On other
+    /// channels, the strings in it are used, which may be up to `depth` containers deep.
     ///
     /// # Errors
     /// The content is encrypted, or a tool payload exceeds its limit.

@@ -26,7 +26,7 @@ pub struct Encryption {
     /// the server's armored OpenPGP certificate, should Lumo's change
     #[setting(key = "u2l_key", or = "Lumo's")]
     pub key_file: Option<PathBuf>,
-    /// Who can decrypt the requests.
+    /// The server that can decrypt the requests.
     #[setting(skip)]
     pub recipient: Option<Arc<Recipient>>,
 }

@@ -13,8 +13,8 @@ pub(super) fn begun(mut line: &[u8]) -> &[u8] {
 }
 
 /// Repairs a frame that is not valid JSON. Removes byte order marks before it, escapes control characters in
-/// strings, and replaces others with white space. Strings cannot contain line breaks, so every line starts
-/// outside of a string.
+/// strings, and replaces other control characters with white space. Strings cannot contain line breaks, so
+/// every line starts outside of a string.
 pub(super) fn mended(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches(['\u{feff}', '\0']);
     if !text.bytes().any(|byte| byte.is_ascii_control()) {

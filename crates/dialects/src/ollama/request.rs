@@ -180,7 +180,7 @@ fn put_call(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// Writes the tools that may be called. The API has no `tool_choice`, so all others are left out.
+/// Writes the tools that may be called. The API has no `tool_choice`, so all other tools are left out.
 fn put_tools(body: &mut Encoder, conversation: &Conversation) {
     let mut tools = conversation.callable_tools().peekable();
     if tools.peek().is_some() {

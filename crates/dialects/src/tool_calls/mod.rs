@@ -288,7 +288,7 @@ impl CallDeltas {
         if !matches!(call.state, State::Unnamed) || call.name.is_empty() {
             return;
         }
-        // Some servers give all calls the same id. Only the first of them keeps it, and the others get
+        // Some servers give all calls the same id. Only the first of them keeps it, and the other calls get
         // generated ids later. A call to the same tool, however, may repeat the first call.
         let taken = |other: &StreamedCall| {
             !matches!(other.state, State::Unnamed) && other.id == call.id && other.name != call.name

@@ -96,7 +96,7 @@ impl Rest {
         }
     }
 
-    /// Removes the field `key`, without changing the order of the others.
+    /// Removes the field `key`, without changing the order of the remaining fields.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let received = self.0.as_mut()?;
         let removed = received.value.shift_remove(key);

@@ -223,7 +223,7 @@ impl Fitting<'_> {
         json!({"anyOf": branches})
     }
 
-    /// Merges a schema with others that a value must match as well.
+    /// Merges a schema with other schemas that a value must match as well.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
         let own = members.iter().filter(|(key, _)| *key != "allOf");
         if !self.affords(own.clone().map(|(_, value)| size(value)).sum()) {

@@ -200,7 +200,7 @@ impl Tag {
         if self.special().common { Place::LineStart } else { Place::Anywhere }
     }
 
-    /// How this pair of markers differs from others.
+    /// How this pair of markers differs from other pairs.
     pub fn special(&self) -> Special {
         if let TagKind::Special(special) = self.kind { special } else { Special::NONE }
     }

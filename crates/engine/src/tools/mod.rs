@@ -202,7 +202,7 @@ impl DeclaredTools {
         self.tool(name).is_some_and(|tool| tool.shape().keys().any(|property| property == key))
     }
 
-    /// The argument of the tool `name` that was declared at position `place`.
+    /// The argument that the tool `name` declares at position `place`.
     pub fn property(&self, name: &str, place: usize) -> Option<&str> {
         self.tool(name)?.shape().keys().nth(place)
     }

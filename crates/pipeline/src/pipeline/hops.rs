@@ -76,7 +76,8 @@ pub(super) struct UsageSum {
 }
 
 impl UsageSum {
-    /// Records the latest counts of this hop. Returns the counts of the complete response if they differ.
+    /// Records the latest counts of this hop. If there were earlier hops, returns the counts of the complete
+    /// response.
     pub(super) fn take(&mut self, usage: &Usage, keeps: bool) -> Option<Usage> {
         if keeps {
             self.current = Some(usage.clone());

@@ -33,7 +33,7 @@ struct UndecidedStart {
     /// The start of a call whose arguments have not started.
     start: Option<CallStart<'static>>,
     is_reasoning_separate: bool,
-    /// Maximum bytes of own text that are retained. The detector has the same limit.
+    /// Maximum bytes of the response's own text that are retained. The detector has the same limit.
     limit: usize,
 }
 
@@ -153,8 +153,9 @@ impl UndecidedStart {
         self.begin(detector, out)
     }
 
-    /// Passes the prefill and the own text so far to the detector, unless it already has them. If the own
-    /// text starts with the prefill, the server repeated the prefill, which is then passed on only once.
+    /// Passes the prefill and the response's own text so far to the detector, unless it already has them. If
+    /// the own text starts with the prefill, the server repeated the prefill, which is then passed on only
+    /// once.
     fn begin(&mut self, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         if self.before.is_some() {
             return FirstOutput::Awaited;
@@ -169,7 +170,7 @@ impl UndecidedStart {
         watch(FirstOutput::Awaited, start, out, |out| detector.event(Event::Text(joined.into()), out))
     }
 
-    /// Makes the detector read the own text without the prefill.
+    /// Makes the detector read the response's own text without the prefill.
     fn read_alone(self, detector: &mut Detector, out: &mut impl Sink) {
         if let Some(before) = self.before {
             detector.restore(before);

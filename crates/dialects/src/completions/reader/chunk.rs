@@ -77,7 +77,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Finds an error whose fields are at the top level, where vLLM and others put them.
+    /// Finds an error whose fields are at the top level, where vLLM and other servers put them.
     fn find_error(&mut self, json: Json<'a>) {
         let says = |field: Option<Json<'a>>| {
             field.and_then(|field| field.as_str()).is_some_and(|word| word == "error")

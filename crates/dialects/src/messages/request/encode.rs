@@ -1,7 +1,7 @@
 //! Encodes a [`Conversation`] as a Messages request body.
 //!
-//! The API is stricter than others about conversations: user and assistant must alternate, results must come
-//! first in the message that follows their calls, and no block may be empty. [`turns`] arranges a
+//! The API is stricter about conversations than other APIs: user and assistant must alternate, results must
+//! come first in the message that follows their calls, and no block may be empty. [`turns`] arranges a
 //! conversation accordingly.
 
 mod blocks;

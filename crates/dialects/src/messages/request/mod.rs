@@ -98,7 +98,7 @@ fn message_turns(
     let role = match &*role {
         "user" => Role::User,
         "assistant" => Role::Assistant,
-        // Claude Code sends system messages between others (docs/protocols/messages.md#requests).
+        // Claude Code sends system messages between other messages (docs/protocols/messages.md#requests).
         "system" => Role::System,
         other => {
             let why = format_args!("is `{other}`; known are `user`, `assistant` and `system`");

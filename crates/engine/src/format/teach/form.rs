@@ -20,16 +20,16 @@ pub struct Form {
     /// The strings before, between and after the calls of a turn.
     pub around: (&'static str, &'static str, &'static str),
     /// The template for a call. `{{name}}` stands for the tool's name, and `{{json_name}}` for the name as a
-    /// JSON string; `{{arguments}}` for the arguments, and `{{json_arguments}}` for their JSON as a JSON
-    /// string; `{{id}}` for the call's id; `{{index}}` and `{{number}}` for the call's position in the turn,
-    /// counted from 0 and from 1.
+    /// JSON string. `{{arguments}}` stands for the arguments, and `{{json_arguments}}` for their JSON as a
+    /// JSON string. `{{id}}` stands for the call's id. `{{index}}` and `{{number}}` stand for the call's
+    /// position in the turn, counted from 0 and from 1.
     pub call: &'static str,
     /// How to write the arguments.
     pub arguments: ArgumentForm,
     /// The template for a result. `{{json_name}}`, `{{content}}` and `{{json_content}}` stand for the tool's
     /// name and its output, and `{{named_content}}` for the output preceded by the name, if the name is
-    /// known. A result must not look like a call in any format, and must not start like a call in this one,
-    /// since small models copy what they see.
+    /// known. A result must not look like a call in any format, and must not start like a call in this
+    /// format, since small models copy what they see.
     pub result: &'static str,
 }
 

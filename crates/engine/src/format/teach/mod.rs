@@ -69,8 +69,8 @@ pub struct Teaching {
     /// Whether to put the instructions and system messages, in brackets, before the first user text, for models
     /// that have no system role or pay less attention to it. Otherwise, they form a system turn.
     pub in_user_turn: bool,
-    /// Like `in_user_turn`, but before the last user text. That is closer to the response, but changes the
-    /// prompt in every turn.
+    /// Like `in_user_turn`, but before the last user text. This position is closer to the response, but the
+    /// prompt then changes in every turn.
     pub in_last_user_turn: bool,
     /// Number of example calls to show.
     pub examples: usize,
@@ -115,8 +115,8 @@ pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching
     instruct_within(conversation, format, teaching).conversation
 }
 
-/// Describes the tools of the conversation in text. The result declares no tools, and contains no calls or
-/// results as such. If the format cannot be taught, the conversation is returned unchanged.
+/// Describes the tools of the conversation in text. The result declares no tools, and contains calls and
+/// results only as text. If the format cannot be taught, the conversation is returned unchanged.
 ///
 /// If tools may be called, `response_format` and similar fields are also replaced with text, because a server
 /// that constrains its output to a schema could not write a call.

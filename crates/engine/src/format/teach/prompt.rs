@@ -98,7 +98,7 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     /// Describes as many tools as fit, as briefly as possible: first the tools named by the tool choice, then
-    /// the others in the order of their declaration. At least one tool is described.
+    /// all other tools in the order of their declaration. At least one tool is described.
     fn fewer_tools(&self, tools: &[&DescribedTool<'_>], limit: usize) -> Prompt {
         let named: HashSet<&str> = match &self.conversation.tool_choice {
             ToolChoice::Named(name) => HashSet::from([name.as_str()]),

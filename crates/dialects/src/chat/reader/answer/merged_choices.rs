@@ -80,7 +80,8 @@ impl AnswerState {
     }
 
     /// Whether `choice` continues the response after the finish, because its index differs or its content
-    /// contradicts the finish. Text after a stop and complete messages after calls only repeat what was said.
+    /// contradicts the finish. Text after a stop and complete messages after calls only repeat what has
+    /// already been sent.
     fn continues(&self, choice: &Choice<'_>) -> bool {
         let delta = &choice.delta;
         let has_calls = delta.calls.is_some() || delta.legacy_call.is_some();

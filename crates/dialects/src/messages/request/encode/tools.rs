@@ -42,8 +42,8 @@ pub(super) fn put(
     put_choice(body, conversation);
 }
 
-/// Declares the tools of past calls, because the API requires that even in a request without tools. They
-/// cannot be called.
+/// Declares the tools of past calls, because the API requires that even in a request without tools. The
+/// model cannot call them.
 fn put_past(body: &mut Encoder, conversation: &Conversation) {
     let calls = conversation.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) => Some(call.name.as_str()),
