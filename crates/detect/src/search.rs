@@ -73,8 +73,8 @@ pub(super) struct SearchPlan {
     pub(super) unmarked: Vec<Unmarked>,
     /// The markup that is framing right after a call.
     pub(super) framing: Framing,
-    /// For each byte, whether it may begin something other than text: after the first visible text, and at the
-    /// start of a message.
+    /// For each byte, whether it may begin something other than text. The first flag applies after the first
+    /// visible text, and the second one at the start of a message.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
@@ -85,7 +85,7 @@ pub(super) struct SearchPlan {
 
 impl SearchPlan {
     /// Returns the plan, or `None` if there is nothing to look for. The plan for automatic detection is built only
-    /// once. Formats that a model's name adds are tried before those of that plan.
+    /// once. Formats that a model's name adds are tried before the formats of that plan.
     fn of(detect: &Detect, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));

@@ -15,8 +15,8 @@ use crate::event::{CallEnd, CallStart, Event, Reasoning};
 #[derive(Debug, Default)]
 pub(super) struct BlockOrder {
     open: Option<u32>,
-    /// Whether the open call was cut off. Its block then stays open until another block or the end of the
-    /// response.
+    /// Whether the open call was cut off. Its block then stays open until another block starts or the
+    /// response ends.
     is_cut: bool,
     /// The events held until the open call ends. Empty if no call is open.
     held: VecDeque<Held>,

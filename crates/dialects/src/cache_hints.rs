@@ -1,5 +1,5 @@
 //! [`CacheHints`]: the positions up to which a client wants its prompt to be cached. They are given as
-//! `cache_control` in Messages, and in Chat Completions at `OpenRouter`.
+//! `cache_control` in Messages, and in `OpenRouter`'s version of Chat Completions.
 
 use serde_json::Value;
 

@@ -13,8 +13,8 @@ use crate::{
     wire::json::{Encoder, Json, Kind, Raw, Unescaper},
 };
 
-/// The schema of the function that stands for a custom tool whose input has this `format`. The argument's
-/// description includes the grammar for the input, if there is one.
+/// The schema of the function that stands for a custom tool. `format` is the format of the tool's input. The
+/// argument's description includes the grammar for the input, if there is one.
 pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
     let format = format.filter(|format| format.kind() == Kind::Object);
     let grammar = format.map(|format| format.get("grammar").unwrap_or(format));

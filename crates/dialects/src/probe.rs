@@ -25,7 +25,7 @@ pub enum Root {
 }
 
 /// The probes, in the order in which they are tried (docs/protocols/enforcement.md#who-answers). The first
-/// one recognises the most servers.
+/// probe identifies the most servers.
 pub(super) static PROBES: [Probe; 6] = [
     Probe { path: "models", root: Root::Base, recognise: by_owner },
     Probe { path: "props", root: Root::Server, recognise: llama_cpp },

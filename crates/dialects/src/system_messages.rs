@@ -18,13 +18,13 @@ pub enum SystemMessages {
     Keep,
 }
 
-/// Substrings in the names of models whose templates reject system messages between other messages. So do
-/// newer Qwen models, which are recognised separately.
+/// Substrings in the names of models whose templates reject system messages between other messages. The
+/// templates of newer Qwen models reject them too, but these models are recognised separately.
 const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
 
 impl SystemMessages {
-    /// Arranges the turns for `model`. `joins_leading` joins adjacent system messages at the start for every
-    /// model, unless the setting is to send them unchanged.
+    /// Arranges the turns for `model`. If `joins_leading` is set, adjacent system messages at the start are
+    /// joined for every model, unless the setting is to send them unchanged.
     pub(super) fn arranged<'t>(self, turns: &'t [Turn], model: &str, joins_leading: bool) -> Cow<'t, [Turn]> {
         let all = match self {
             Self::Keep => return Cow::Borrowed(turns),

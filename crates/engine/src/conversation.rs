@@ -55,8 +55,8 @@ pub struct Conversation {
     pub custom_tools: HashSet<String>,
     /// The tools that the client declared in namespaces.
     pub namespaced: Vec<Namespaced>,
-    /// The names of the tools that toolwire runs. The client did not declare them, and does not get calls to
-    /// them to run.
+    /// The names of the tools that toolwire runs. The client did not declare them, and is not asked to run
+    /// calls to them.
     pub hosted_tools: Vec<String>,
     /// Declared tools that are not client functions, because a server runs them or only their API knows their
     /// schemas. Upstreams of other dialects do not receive them.

@@ -85,8 +85,8 @@ impl JsonBody {
         Self { state: start, resume: start, stack: Vec::new(), held: String::new(), repair, max_depth }
     }
 
-    /// Continues with repair where `scanner` found a byte that is not JSON. `held` is the text before that byte
-    /// that the lexer must hold. Returns `None` if the text scanned so far cannot be repaired.
+    /// Continues with repair where `scanner` found a byte that is not JSON. `held` is the text directly before that
+    /// byte, which the lexer must hold. Returns `None` if the text scanned so far cannot be repaired.
     pub fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
         let state = match scanner.place() {
             ScannerPlace::Value { .. } | ScannerPlace::Key { .. } if held.starts_with(',') => State::Comma,

@@ -6,9 +6,9 @@
 //!
 //! A header is uncertain until its route is known, and the header of a call remains uncertain until the call has
 //! started. Until then, no step takes any part of the header, so that it can still become text. Afterwards,
-//! bodies are streamed, and markers are framing. A header inside the body of a message that turns out not to be a
-//! header is part of that body. Between messages, only white space, end markers and openers may occur. Anything
-//! else is text after the last message.
+//! bodies are streamed, and markers are framing. If text inside a body starts like a header but turns out not to
+//! be one, it is part of that body. Between messages, only white space, end markers and openers may occur.
+//! Anything else is text after the last message.
 
 mod header;
 mod named_json;

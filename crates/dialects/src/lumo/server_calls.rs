@@ -216,8 +216,8 @@ impl ServerCalls {
         Ok(())
     }
 
-    /// Emits the call at `at`, unless that has already been done. The arguments are `arguments`, or else what
-    /// has been received so far, or else `{}`.
+    /// Emits the call at `at`, unless that has already been done. Its arguments are the given ones, or else
+    /// what has been received so far, or else `{}`.
     fn dispatch(
         &mut self,
         at: usize,

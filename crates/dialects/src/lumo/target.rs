@@ -7,8 +7,8 @@ pub(super) enum Target {
     Reasoning,
     ToolCall,
     ToolResult,
-    /// Arguments of the client-tool call with this index. No target has this name, because v2 sends calls in
-    /// separate deltas.
+    /// Arguments of the client-tool call with this index. Frames never name this target, because v2 sends
+    /// calls in separate deltas.
     Arguments(u64),
     /// Content that Lumo's own client displays beside the response. It is never part of the response.
     Aside,

@@ -80,8 +80,8 @@ impl Arguments {
         Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
 
-    /// Handles a piece. `give` receives the text that is certain. Text that belongs to the next call instead
-    /// is returned. This happens only if its pieces had an id or a name.
+    /// Handles a piece. `give` receives the text that is certain. If the text belongs to the next call
+    /// instead, it is returned. This happens only if its pieces had an id or a name.
     pub(super) fn push(
         &mut self,
         text: &str,

@@ -3,8 +3,8 @@
 //! Valid arguments are only scanned, and pass unchanged. At the first byte that is not valid JSON,
 //! [`JsonBody`], the lexer for calls written as text, takes over the scanner's state and repairs the
 //! remaining bytes. For this to work, the scanner holds back an unfinished escape, and a comma until the
-//! token after it has arrived, because these may still have to change. Everything else that has been passed
-//! on is a prefix of valid JSON.
+//! token after it has arrived, because these may still have to change. Everything that has been passed on is
+//! therefore a prefix of valid JSON.
 //!
 //! In addition, a doubly encoded object is decoded, the word `null` stands for no arguments, and closers of a
 //! model's own format after the object are dropped. Arguments that cannot be repaired pass unchanged.

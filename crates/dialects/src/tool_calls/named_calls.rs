@@ -115,7 +115,7 @@ impl NamedCalls {
         !id.is_empty() && open.is_some_and(|call| call.id == id && call.name == name)
     }
 
-    /// Sets the arguments of a call that has just started, which are used only if no pieces of arguments
+    /// Sets the arguments of a call that has just started. They are used only if no pieces of arguments
     /// follow.
     ///
     /// # Errors

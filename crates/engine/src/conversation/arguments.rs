@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::wire::json::{Encoder, Json, Kind};
 
 /// The arguments of a past call. They are always written as an object: servers reject a request with anything
-/// else, and the client would repeat it in every later request of the conversation.
+/// else. Since clients repeat past calls, every later request of the conversation would be rejected as well.
 #[derive(Debug, Clone, Copy)]
 pub enum Arguments<'c> {
     /// An object.

@@ -233,8 +233,7 @@ impl DeclaredTools {
         self.tool(name).map(Signature::shape)
     }
 
-    /// Whether the tool `name` declares any arguments, by whose keys they can be distinguished from similar
-    /// text.
+    /// Whether the tool `name` declares any arguments. Their keys distinguish arguments from similar text.
     pub fn has_arguments(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape().keys().next().is_some())
     }

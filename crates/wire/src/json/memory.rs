@@ -1,4 +1,4 @@
-//! Estimates how much memory a tree of values takes. For small values, that is many times the size of their text.
+//! Estimates how much memory a tree of values takes. Small values take many times the size of their text.
 
 use serde_json::{Map, Value};
 

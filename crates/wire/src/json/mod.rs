@@ -64,8 +64,8 @@ pub struct Invalid {
 /// A valid JSON value within a larger text.
 ///
 /// [`Json::parse`] checks the complete text once. After that, nothing can fail: an accessor for a different kind of
-/// value returns `None` or nothing. Readers of careless upstreams rely on this to treat a member that is missing,
-/// `null` or of the wrong kind in the same way.
+/// value returns `None` or an empty iterator. Readers of careless upstreams rely on this to treat a member that is
+/// missing, `null` or of the wrong kind in the same way.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {
     /// The value as it was written.

@@ -82,8 +82,8 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// Takes `max_completion_tokens`, or else the older `max_tokens`. The newer field also stays in `rest`, since
-/// an upstream may know only the name that its own clients use.
+/// Takes `max_completion_tokens`, or else the older `max_tokens`. If the newer field is given, both also stay
+/// in `rest`, so that an upstream can receive the limit under the names that the client used.
 fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;

@@ -56,8 +56,8 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.into()
 }
 
-/// Hosted calls that are still running. Call and result form a single list element, so the call is held until
-/// it has a result.
+/// Hosted calls that are still running. A call and its result form a single list element, so the call is held
+/// until it has a result.
 #[derive(Debug, Default)]
 pub(super) struct Running(Vec<ServerCall<'static>>);
 

@@ -137,7 +137,7 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
 }
 
 /// Token counts, together with other fields if the upstream speaks this dialect. The API requires the two
-/// main counts, so missing ones are sent as 0. Its `input_tokens` does not include cached tokens.
+/// main counts, so missing counts are sent as 0. The API's `input_tokens` does not include cached tokens.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {

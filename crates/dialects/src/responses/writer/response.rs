@@ -185,7 +185,7 @@ pub(super) fn code(failure: &Failure) -> &str {
     failure.code().unwrap_or("server_error")
 }
 
-/// Token counts. The API requires them, so missing ones are sent as 0.
+/// Token counts. The API requires them, so missing counts are sent as 0.
 fn counts(usage: Option<&Usage>) -> Value {
     let unknown = Usage::default();
     let usage = usage.unwrap_or(&unknown);

@@ -137,7 +137,7 @@ impl Form {
     /// Writes a result as it is shown to the model.
     ///
     /// If the result contains its own closing marker, the marker is escaped with a backslash, so that the
-    /// text after it cannot pass for the user's.
+    /// text after it cannot be mistaken for the user's text.
     pub fn result(&self, result: &CallOutput) -> String {
         let content = self.enclosed(&result.content);
         render(self.result, |hole| match hole {

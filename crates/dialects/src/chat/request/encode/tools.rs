@@ -18,7 +18,7 @@ pub(super) fn owns(key: &str) -> bool {
 }
 
 /// Writes the tools and the tool choice. The tool choice is omitted if there are no tools, or if they are
-/// described in the prompt. Tools of the upstream that the client requested are forwarded.
+/// described in the prompt. The upstream's own tools that the client requested are forwarded.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,

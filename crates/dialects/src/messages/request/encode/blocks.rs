@@ -85,8 +85,8 @@ pub(super) fn block<'c>(
 }
 
 /// Whether a block represents a call that toolwire ran, or the result of such a call. The API accepts such
-/// blocks only for calls that Anthropic's servers ran, and their ids never have these prefixes
-/// (docs/protocols/messages.md#server-tools).
+/// blocks only for calls that Anthropic's servers ran, and the ids of those calls never start with `toolu_`
+/// or `call_` (docs/protocols/messages.md#server-tools).
 fn shows_hosted_call(block: &Value) -> bool {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
     let id = match text("type") {
