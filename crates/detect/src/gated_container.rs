@@ -83,7 +83,7 @@ impl GatedContainer {
         self.gate.streams() && self.walker.is_open()
     }
 
-    /// Whether a call has begun. It may be streamed or wait.
+    /// Whether a call has begun. The call may be streamed, or it may be waiting.
     pub(super) fn has_begun(&self) -> bool {
         !self.gate.is_empty() || self.is_streaming()
     }

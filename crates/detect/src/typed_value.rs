@@ -97,7 +97,7 @@ pub(super) struct TypedValue {
     mend: Mend,
     /// Whether the value is a string whose opening quote has been sent.
     streams: bool,
-    /// The text so far, as long as the value may not be a string.
+    /// The text so far, as long as the value may still be something other than a string.
     text: String,
     /// The length of the white space before the first visible character of the text, in bytes.
     blank: usize,

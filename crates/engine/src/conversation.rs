@@ -301,7 +301,7 @@ pub struct Sampling {
 impl Conversation {
     /// The tools that the model may call: none with [`ToolChoice::None`], and one with [`ToolChoice::Named`].
     pub fn callable_tools(&self) -> impl Iterator<Item = &Tool> {
-        // Both the tools and the allowed names may be tens of thousands.
+        // There may be tens of thousands of tools, and as many allowed names.
         let allowed: HashSet<&str> = match &self.tool_choice {
             ToolChoice::Allowed { names, .. } => names.iter().map(String::as_str).collect(),
             _ => HashSet::new(),

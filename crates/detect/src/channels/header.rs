@@ -57,7 +57,7 @@ impl Header {
         Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
     }
 
-    /// Returns the reader with `only_reasoning` set: no channels but reasoning are accepted.
+    /// Returns the reader with `only_reasoning` set: only channels with reasoning are accepted.
     pub(super) fn only_reasoning(self, only_reasoning: bool) -> Self {
         Self { only_reasoning, ..self }
     }

@@ -44,7 +44,7 @@ pub(super) fn read<'a>(
             out.event(Event::Ping(Cow::Borrowed("ingesting")));
         }
         "image_data" => image(object, answer, out)?,
-        // This version has no finish reasons, so its end marker also stands for one.
+        // This version has no finish reasons, so its end marker also stands for a finish reason.
         "done" => {
             answer.finish(Finish::Stop, out);
             answer.end(out)?;

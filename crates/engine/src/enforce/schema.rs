@@ -177,7 +177,7 @@ impl Fitting<'_> {
             return json!({"enum": values});
         }
         for key in ["anyOf", "oneOf"] {
-            // If the schema has properties of its own, a branch only restricts those.
+            // If the schema has properties of its own, a branch only restricts these properties.
             if let Some(branches) = members.get(key).and_then(Value::as_array)
                 && !members.contains_key("properties")
             {
@@ -295,8 +295,8 @@ impl Fitting<'_> {
         let additional = match members.get("additionalProperties") {
             Some(Value::Bool(allowed)) => allowed.then_some(Value::Bool(true)),
             Some(schema) => Some(self.fit(schema, depth)),
-            // A schema without `properties` means any object. One with `properties` lists all that the tool
-            // knows.
+            // A schema without `properties` means any object. A schema with `properties` lists all properties
+            // that the tool knows.
             None => declared.is_none().then_some(Value::Bool(true)),
         };
         let additional = additional.filter(|_| {

@@ -1,4 +1,5 @@
-//! The less common formats in which a header made of markers contains a call's name and JSON follows.
+//! The less common formats in which a header with markers contains a call's name, and JSON follows the
+//! header.
 
 use super::{
     CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place,

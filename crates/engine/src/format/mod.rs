@@ -79,7 +79,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// A format that `detect = "auto"` searches for, whose models reason as most do.
+    /// A format that `detect = "auto"` searches for, and whose models reason in the same way as most models.
     const DEFAULT: Self = Self {
         name: "",
         summary: "",

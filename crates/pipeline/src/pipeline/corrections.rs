@@ -34,7 +34,7 @@ enum Fault {
 
 #[derive(Debug)]
 pub(super) struct Corrections {
-    /// The names of tools. The model must call at least one of them. Empty if no call is required.
+    /// The model must call at least one of the tools with these names. Empty if no call is required.
     required: Vec<String>,
     retries_missing: bool,
     retries_unknown: bool,
@@ -191,7 +191,8 @@ impl Corrections {
 
 const INVALID: &str = "invalid_arguments";
 
-/// The warning that `tools` were left out of the instructions because of their maximum length.
+/// The warning that `tools` were left out of the instructions because the instructions would have been too
+/// long.
 pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
     let names = repeated(&listed(tools.iter().cloned()));
     let message = format!(

@@ -223,7 +223,7 @@ impl HostedItem {
     }
 }
 
-/// The error of a tool, as clients of the API expect it.
+/// The error of a tool, in the form that clients of the API expect.
 fn execution_error(text: &str) -> Value {
     json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]})
 }

@@ -1,4 +1,5 @@
-//! Reads a template's `tool_calls`: how calls start, what they contain, and how a call is built from that.
+//! Reads a template's `tool_calls`: how calls start, what they contain, and how a call is built from its
+//! contents.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! [`DescribedTool`]: a tool to describe, which derives everything from its schema only once.
+//! [`DescribedTool`]: a tool to describe. Everything that is derived from its schema is derived only
+//! once.
 
 use std::cell::{Cell, OnceCell};
 

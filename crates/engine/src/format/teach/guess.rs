@@ -100,7 +100,8 @@ pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -
     {
         return Some(text.to_owned());
     }
-    // The bounds are valid themselves, unless they are exclusive. With `multipleOf`, nothing else is tried.
+    // The bounds are themselves valid values, unless they are exclusive. With `multipleOf`, nothing else is
+    // tried.
     let key = if least.is_some_and(|least| value < least) { "minimum" } else { "maximum" };
     let bound = schema.get(key).filter(|bound| {
         let raw = bound.raw();

@@ -146,7 +146,7 @@ impl HostedCalls {
         self.calls.iter_mut().rev().find(|call| call.source == source)
     }
 
-    /// The complete calls. The flag says whether toolwire runs the call.
+    /// The complete calls. The flag is set if toolwire runs the call.
     fn whole(&self) -> impl Iterator<Item = (&Call, bool)> {
         let whole = self.calls.iter().filter(|call| call.has_ended && !call.call.id.is_empty());
         whole.map(|call| (&call.call, call.runner == Runner::Toolwire))

@@ -45,7 +45,7 @@ impl<'a> Context<'a> {
         Self { options, calls, needs_reasoning, signed_from }
     }
 
-    /// The cache hints of a Messages client in `turn`, if the upstream accepts them.
+    /// The cache hints in `turn` that come from a client of Messages, if the upstream accepts them.
     fn hints<'t>(&self, turn: &'t Turn) -> CacheHints<'t> {
         match self.options.takes_cache_hints() {
             true => CacheHints::of(turn, Dialect::Messages.name()),

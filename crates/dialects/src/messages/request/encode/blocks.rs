@@ -71,7 +71,7 @@ pub(super) fn block<'c>(
                 (Some(_), Some(original)) => Some(Block::Original(original)),
                 (Some(signature), None) if *redacted => Some(Block::Redacted(signature)),
                 (Some(signature), None) => Some(Block::Thinking { text, signature }),
-                // The API accepts only thinking with its own signature.
+                // The API accepts thinking only if it has the API's own signature.
                 (None, _) => {
                     dropped.push("messages[].reasoning".to_owned());
                     None
