@@ -61,14 +61,15 @@ const AZURE_METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 /// Alibaba's metadata service. It is in a range that [`AddressRules::allow_private`] allows.
 const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 
-/// The start of the IPv6 address of Amazon's metadata services, in a range that [`AddressRules::allow_private`] allows.
+/// Prefix of the IPv6 addresses of Amazon's metadata services. It is in a range that [`AddressRules::allow_private`]
+/// allows.
 const AMAZON_METADATA: u32 = 0xfd00_0ec2;
 
-/// Which addresses may be reached. By default, all public addresses on the ports 80 and 443.
+/// Which addresses may be reached. By default, all public addresses on ports 80 and 443.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AddressRules {
-    /// Also allows addresses and names inside this machine and its networks, on every port. Still forbidden are
-    /// link-local addresses, metadata services, and addresses that do not belong to a single host.
+    /// Also allows addresses and names of this machine and its networks, on every port. Link-local addresses, metadata
+    /// services, and addresses that do not belong to a single host are still forbidden.
     pub(crate) allow_private: bool,
     /// The allowed ports. If empty, 80 and 443.
     pub(crate) ports: Vec<u16>,

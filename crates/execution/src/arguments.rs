@@ -58,8 +58,8 @@ fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String,
 /// the URL with its normal form, so that the tool gets exactly what was checked. Returns `None` if there is no URL.
 ///
 /// # Errors
-/// The value is not a URL in which every program sees the same host. Also if another argument's name differs only in
-/// case, because the tool may read that one instead.
+/// The value is not a URL whose host all programs agree on. Also if another argument's name differs only in case,
+/// because the tool may read that argument instead.
 pub(super) fn addressed(
     arguments: &mut Map<String, Value>,
     argument: &str,

@@ -56,7 +56,7 @@ pub struct Audit {
     redactor: RwLock<Arc<Redactor>>,
 }
 
-/// What keeps events in order. Events are numbered and passed on while this is locked.
+/// Keeps events in order: it is locked while an event is numbered and passed on.
 #[derive(Debug)]
 struct Order {
     next: u64,
@@ -74,7 +74,7 @@ impl Subscription {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// The subscriber has lost events because it was too slow, or the bus no longer exists.
+    /// The subscriber has lost events because it was too slow, or the [`Audit`] no longer exists.
     pub async fn recv(&mut self) -> Result<Arc<Record>, RecvError> {
         self.live.recv().await
     }
@@ -95,7 +95,7 @@ impl Drop for Subscription {
 }
 
 impl Audit {
-    /// Creates a bus without subscribers. `redactor` masks the configured secrets.
+    /// Creates an [`Audit`] without subscribers. `redactor` masks the configured secrets.
     pub fn new(redactor: Arc<Redactor>, observer: Option<Observer>) -> Self {
         Self {
             live: broadcast::Sender::new(LIVE),
@@ -296,7 +296,7 @@ mod tests {
         );
     }
 
-    /// Iterates over all kinds of events: returns the one after `event`, starting and ending with `None`.
+    /// Iterates over all kinds of events. `None` starts the iteration and ends it.
     fn next(event: Option<&AuditEvent>) -> Option<AuditEvent> {
         let call = || CallRecord::new("call_1", "web_search", "{}", None);
         let asked =

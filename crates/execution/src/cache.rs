@@ -37,8 +37,8 @@ pub(super) struct CacheKey {
 }
 
 impl CacheKey {
-    /// The key in the shared store, where other instances look for the result. Leaves out the mark, which differs
-    /// between processes. [`Owner`] serves only to compute a digest here.
+    /// The key in the shared store, where other instances look for the result. It leaves out the mark, which differs
+    /// between processes. [`Owner`] is only used here to compute a digest.
     fn shared(&self) -> Key {
         let call = [self.provider.as_bytes(), self.tool.as_bytes(), self.arguments.as_bytes()].join(&0);
         let Owner(digest) = Owner::of_key(&call);
@@ -48,7 +48,7 @@ impl CacheKey {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Saved {
-    /// In seconds of Unix time.
+    /// Unix time in seconds.
     expires: u64,
     content: String,
     summary: String,
@@ -109,8 +109,8 @@ impl Cache {
         }
     }
 
-    /// Returns the cached result for `key`, or runs `run` to produce it. Of several equal calls at the same time, only
-    /// one runs, and the others get its result. If that one is cancelled, another one runs.
+    /// Returns the cached result for `key`, or runs `run` to produce it. If there are several equal calls at the same
+    /// time, only one of them runs, and the others get its result. If the running call is cancelled, another one runs.
     ///
     /// # Errors
     /// The error of `run`.

@@ -133,8 +133,7 @@ impl HostedCall {
         Ok((output, is_cached))
     }
 
-    /// Checks whether the call may run: its domain against the tool's rules, and everything else against the
-    /// permissions.
+    /// Checks the call's domain against the tool's rules, and the call itself against the permissions.
     async fn permitted(&self) -> Result<(), ToolError> {
         let rules = &self.hosted.rules;
         if self.hosted.is_url_unknown() {

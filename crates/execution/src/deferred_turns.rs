@@ -152,7 +152,8 @@ impl DeferredTurns {
         !self.running.lock().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
     }
 
-    /// Receivers that are notified when the hosted calls next to the client calls `ids` have ended.
+    /// Returns receivers for the hosted calls in the same turns as the client calls `ids`. They are notified when those
+    /// hosted calls have ended.
     fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
         let running = self.running.lock();
         ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
@@ -269,8 +270,8 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
             DeferredEntry::Under(first) => firsts.push(first),
         }
     }
-    // A record is written before the ids that refer to it. One that another instance writes during this read is
-    // therefore found when it is looked up again.
+    // A record is written before the ids that refer to it. If the read above found an id but missed its record, because
+    // another instance was just writing both, the second read below finds the record.
     let known: HashSet<&str> = records.iter().flat_map(Record::client_ids).collect();
     firsts.retain(|first| !known.contains(first.as_str()));
     firsts.sort_unstable();
@@ -333,7 +334,7 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
         }
         // Some clients replay one response as several turns.
         let mut run = vec![first];
-        // Results in between are also in the record.
+        // Results between these turns are also in the record.
         while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
             run.push(more);
         }

@@ -43,7 +43,7 @@ impl Act {
     }
 }
 
-/// Follows its script, one step per call. After its end, it returns the arguments.
+/// Follows its script, one step per call. After the last step, it returns the arguments.
 #[derive(Debug, Default)]
 pub(super) struct Scripted {
     pub(super) specs: Mutex<Vec<Arc<ToolSpec>>>,

@@ -1,8 +1,8 @@
 //! [`joined`]: combines all providers that search the web, called engines, into one tool.
 //!
 //! The first of these providers in the configuration offers the tool. A call goes to the engine that the model selects,
-//! or to the first one. If it fails, the other engines are tried in order. The result is that of the first success. If
-//! there is none, it is the last failure, or the last one that a retry can fix.
+//! or to the first one. If it fails, the other engines are tried in order until one succeeds. If all fail, the error is
+//! the last one that a retry can fix, or else the last one.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const ENGINE: &str = "engine";
 /// An engine whose name contains one of these words uses Google Search.
 const GOOGLE: [&str; 3] = ["google", "serper", "gemini"];
 
-/// Maximum length of a query, in characters. Search engines ignore longer ones beyond that.
+/// Maximum length of a query, in characters. Search engines ignore what exceeds it.
 const MAX_QUERY: usize = 400;
 
 type Providers = Vec<(Arc<str>, Arc<dyn Provider>)>;

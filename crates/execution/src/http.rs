@@ -33,7 +33,7 @@ use toolwire_net::{causes::innermost, proxied::Proxies};
 
 const MAX_REDIRECTS: usize = 5;
 
-/// Maximum size of a response's head in bytes, if someone else has chosen the server.
+/// Maximum size of a response's head in bytes, for URLs that are not from the configuration.
 const MAX_HEAD: usize = 64 << 10;
 
 /// An HTTP client. Clones share their connections.
@@ -47,7 +47,7 @@ pub struct HttpClient {
 #[derive(Debug, Clone)]
 pub(crate) struct Download<'a> {
     pub(crate) url: &'a str,
-    /// Headers for this server. They are not sent to another one after a redirect.
+    /// Headers for this server. They are not sent to other servers after a redirect.
     pub(crate) headers: HeaderMap,
     /// Maximum size of the body, in bytes.
     pub(crate) max_body: usize,
@@ -222,7 +222,7 @@ fn redirected(url: &Url, location: &HeaderValue) -> Result<Url, HttpError> {
     }
 }
 
-/// Checks that the body is not compressed and that its content type is one of `types`, unless these are empty.
+/// Checks that the body is not compressed and that its content type is one of `types`, unless `types` is empty.
 fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
     let is_plain = headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity");
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

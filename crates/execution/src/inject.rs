@@ -25,15 +25,15 @@ const MAX_TEXT: usize = 64 << 10;
 /// Prefix that [`Clash::Prefix`] adds to a hosted tool's name.
 const PREFIX: &str = "hosted__";
 
-/// Indices into a snapshot, by the names that the model uses.
+/// Indices into a snapshot, by the tool names that the model uses.
 pub(super) type Offered = HashMap<String, usize>;
 
 /// Adds hosted tools to `conversation`. `unserved` contains the types of its server tools that the upstream does not
 /// support.
 ///
-/// A hosted tool replaces the equivalent server tool if the upstream does not support that one, or if the settings
-/// prefer the hosted one. If the client's tool choice names the server tool, it then names the hosted one.
-/// prefer the hosted one. A client's choice of the server tool then becomes a choice of the hosted one.
+/// A hosted tool replaces the equivalent server tool if the upstream does not support the server tool, or if the
+/// settings prefer the hosted tool. If the client's tool choice names the server tool, the choice is changed to the
+/// hosted tool.
 pub(super) fn inject(
     conversation: &mut Conversation,
     snapshot: &Snapshot,
@@ -83,7 +83,7 @@ pub(super) fn inject(
         offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
     }
     instruct(conversation, &offered, snapshot);
-    // Calls by other names also run the hosted tools, but these names are not offered to the model.
+    // Calls by an alias also run the hosted tool, but aliases are not offered to the model.
     let aliases: Vec<_> =
         offered.keys().filter(|name| !conversation.hosted_tools.contains(name)).cloned().collect();
     conversation.hosted_tools.extend(aliases);
@@ -188,7 +188,8 @@ fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
     }
 }
 
-/// Whether the client's tool choice names the tool, or one of its server tools does, such as `web_search_20250305`.
+/// Whether the client names the tool in its tool choice, or declares an equivalent server tool such as
+/// `web_search_20250305`.
 fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     let is_chosen = match &conversation.tool_choice {
         ToolChoice::Named(_) | ToolChoice::Allowed { .. } => {
@@ -200,8 +201,8 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     is_chosen || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
 }
 
-/// The turns after the model's last answer without calls. Tools that were asked for or called in them stay available
-/// until the next such answer, so that a model does not lose a tool in the middle of its work.
+/// The turns after the model's last answer without calls. Tools that were asked for or called in these turns stay
+/// available until the next such answer, so that a model does not lose a tool in the middle of its work.
 struct Chain {
     /// The user's texts, in the form that [`plain`] returns.
     texts: Vec<String>,

@@ -1,8 +1,8 @@
 //! [`Intent`]: words in a user's text that ask for a tool.
 //!
-//! A rule consists of alternatives on each side of `+`: `find|look up + news|article` matches a text with `find` or
-//! `look up`, and also `news` or `article`. Words in Latin script only match whole words, and ignore case. Other words
-//! match anywhere, since Chinese has no spaces between words.
+//! A rule consists of alternatives on each side of `+`: `find|look up + news|article` matches a text that contains
+//! `find` or `look up`, and also `news` or `article`. Words in Latin script match only as whole words, regardless of
+//! case. Other words match anywhere, since Chinese has no spaces between words.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {

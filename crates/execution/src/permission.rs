@@ -198,7 +198,7 @@ impl Permissions {
     /// Answers a question. Only the first answer counts.
     ///
     /// # Errors
-    /// The question does not exist or is already settled. Or the answer is accepted, but could not be remembered.
+    /// The question does not exist or is already settled, or the answer was accepted but could not be remembered.
     pub async fn answer(
         self: &Arc<Self>,
         id: &str,
@@ -232,8 +232,8 @@ impl Permissions {
         Ok(Ok(settled))
     }
 
-    /// Postpones the expiry of a question, up to the end of its turn. Returns the new expiry, in milliseconds of Unix
-    /// time.
+    /// Postpones the expiry of a question, up to the end of its turn. Returns the new expiry as Unix time in
+    /// milliseconds.
     pub fn extend(&self, id: &str) -> Option<u64> {
         let more = self.settings().ask_timeout;
         let mut state = self.state.lock();

@@ -88,8 +88,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Status::default()
     }
 
-    /// Whether the tool `web_search` of this provider searches the web, so that providers can be combined into one
-    /// tool.
+    /// Whether this provider's tool `web_search` searches the web and can be combined with those of other providers.
     fn is_search_engine(&self) -> bool {
         false
     }
@@ -206,7 +205,8 @@ impl Host {
         self.audit.redacted(text)
     }
 
-    /// Runs `work` until it ends or no stage has the provider any more. Only for use in [`Provider::start`].
+    /// Runs `work` until it ends, or until no stage contains the provider any more. Only for use in
+    /// [`Provider::start`].
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         match &self.tasks {
             Some(tasks) => tasks.spawn(work),

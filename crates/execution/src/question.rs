@@ -21,9 +21,9 @@ pub struct Question {
     /// With secrets redacted.
     pub(crate) params: Value,
     pub(crate) context: QuestionContext,
-    /// In milliseconds of Unix time.
+    /// Unix time in milliseconds.
     pub(crate) asked_at: u64,
-    /// When the question expires and the call is denied, in milliseconds of Unix time.
+    /// When the question expires and the call is denied, as Unix time in milliseconds.
     pub(crate) expires_at: u64,
 }
 

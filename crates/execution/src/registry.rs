@@ -45,7 +45,7 @@ pub struct Hosted {
     pub provider_name: Arc<str>,
     pub(crate) provider: Arc<dyn Provider>,
     pub rules: ToolRules,
-    /// Whether models get the tool, which a person can disable.
+    /// Whether the tool is offered to models. A person can disable it.
     pub is_enabled: bool,
 }
 

@@ -101,8 +101,8 @@ impl PermissionRule {
                 .is_none_or(|domain| asked.domain.is_some_and(|asked| self.is_for(domain, asked)))
     }
 
-    /// Whether the rule's domain covers `host`. Rules that forbid a host of this machine cover all of its names; rules
-    /// that allow one do not.
+    /// Whether the rule's domain covers `host`. A rule that forbids one name of this machine covers all of its names; a
+    /// rule that allows one does not.
     fn is_for(&self, domain: &Domain, host: &str) -> bool {
         match self.permission {
             Permission::Allow => domain.contains(host),

@@ -62,7 +62,7 @@ fn longest_allowed(lengths: &[usize], excess: usize) -> Option<usize> {
         longer += 1;
         sum = sum.saturating_add(*length);
         let next = place.checked_sub(1).and_then(|place| lengths.get(place)).copied().unwrap_or(0);
-        // The length if the `longer` longest strings are cut and marked.
+        // The length to which the longest strings, `longer` of them, must be cut, not counting the mark.
         let most =
             sum.checked_sub(excess).map(|left| left / longer).and_then(|most| most.checked_sub(MARK.len()));
         if let Some(most) = most.filter(|most| *most + MARK.len() >= next && *most >= MIN_STRING) {

@@ -303,7 +303,7 @@ impl Execution {
         &self.audit
     }
 
-    /// Adds what the client has not seen to the turns of the history. Returns whether there was anything to add.
+    /// Adds the turns and calls that the client has not seen to the history. Returns whether there was anything to add.
     ///
     /// # Errors
     /// The shared store cannot be reached.
@@ -432,8 +432,8 @@ pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     loop {
         changed.notified().await;
         let Some(permissions) = permissions.upgrade() else { return };
-        // Fails if the runtime ends, or if the rules cannot be written, which was logged. Writing a file is then
-        // retried.
+        // An error means that the runtime is ending, or that the rules could not be written, which has been logged.
+        // Writing a file is then retried.
         let saved = permissions.save().await;
         let pause = permissions.pause();
         drop(permissions);
@@ -448,7 +448,7 @@ async fn follow(permissions: Weak<Permissions>) {
         sleep(PAUSE).await;
         let Some(permissions) = permissions.upgrade() else { return };
         if permissions.has_to_follow() {
-            // Fails while the store cannot be reached, which was logged.
+            // An error means that the store cannot be reached, which has been logged.
             let _ = permissions.follow().await;
         }
     }

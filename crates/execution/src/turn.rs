@@ -213,7 +213,7 @@ impl HostedTurn {
         self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
     }
 
-    /// The name under which the tool `own` is offered to the model, if it is.
+    /// The name under which the tool `own` is offered to the model. `None` if it is not offered.
     pub fn offered_name(&self, own: &str) -> Option<String> {
         let is_it = |place: &usize| self.snapshot.tools().get(*place).is_some_and(|tool| &*tool.name == own);
         let mut names = self.offered.iter().flatten().filter(|(_, place)| is_it(place)).map(|(name, _)| name);

@@ -22,7 +22,7 @@ use super::{
 use toolwire_net::store::Owner;
 use toolwire_pipeline::conversation::{Conversation, Part, Role, Turn};
 
-/// Maximum number of images per conversation that are described. Older ones are not.
+/// Maximum number of images per conversation that are described. Older images are not described.
 const MAX_IMAGES: usize = 32;
 
 /// Maximum number of cached descriptions.
@@ -74,7 +74,7 @@ pub struct Describer<'d> {
     pub ask: &'d Arc<dyn Ask>,
     /// The model's name.
     pub model: &'d str,
-    /// Whom the tokens count for.
+    /// The client that pays for the tokens, if they are counted.
     pub payer: Option<Arc<dyn Payer>>,
     /// The exchange that events name.
     pub exchange: &'d ExchangeId,
@@ -92,8 +92,8 @@ pub fn digests(conversation: &Conversation, owner: Owner, model: &str) -> Vec<Im
 }
 
 impl Vision {
-    /// Replaces all images by texts: descriptions by `describer`, or a note that there is none. The images have these
-    /// [`digests`].
+    /// Replaces each image with its description by `describer`, or with a note that there is none. `digests` must be
+    /// the [`digests`] of the conversation's images.
     pub async fn describe(
         self: &Arc<Self>,
         conversation: &mut Conversation,
@@ -179,7 +179,7 @@ fn digest(owner: Owner, model: &str, image: &Part) -> ImageDigest {
 }
 
 fn question(turn: &Turn, image: &Part, describer: &Describer<'_>) -> Question {
-    // Only part of the text is joined: a long text may have many images.
+    // Joins only as much of the text as is sent, since a long text may come with many images.
     let texts = turn.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
         _ => None,

@@ -27,8 +27,8 @@ pub struct Bucket {
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     amount: u64,
-    /// When the bucket would be full again. It limits how much can be returned, because part of the amount has refilled
-    /// by itself.
+    /// When the bucket would be full again. It limits how much can be returned, because part of the amount may have
+    /// refilled by then.
     end: u64,
 }
 

@@ -39,8 +39,8 @@ const PATTERNS: [&str; 5] = [
 /// placeholders or ordinary words.
 const SHORTEST: usize = 6;
 
-/// Maximum number of bytes of an unfinished line that are held back. Of a longer line, only the last [`WINDOW`] bytes
-/// are.
+/// Maximum number of bytes of an unfinished line that are held back. If the line is longer, only its last [`WINDOW`]
+/// bytes are held back.
 const LONGEST_LINE: usize = 256 << 10;
 
 /// Number of bytes at the end of a long unfinished line that may be the start of a secret.
@@ -65,7 +65,7 @@ struct LearnedSecret {
     pattern: Regex,
 }
 
-/// Maximum number of learned secrets. Older ones are dropped, because they are no longer valid.
+/// Maximum number of learned secrets. Beyond it, the oldest are dropped, because they are no longer valid.
 const MAX_LEARNED: usize = 64;
 
 impl Redactor {
@@ -85,7 +85,7 @@ impl Redactor {
         Self { patterns, configured, secrets, longest, learned: Arc::default() }
     }
 
-    /// Returns a redactor for only the configured secrets. It is for text that must stay unchanged otherwise, even if
+    /// Returns a redactor for only the configured secrets. Use it for text that must otherwise stay unchanged, even if
     /// some of it looks like a key.
     pub fn of_configured(&self) -> Self {
         Self { patterns: self.patterns.iter().take(self.configured).cloned().collect(), ..self.clone() }
@@ -162,9 +162,9 @@ impl Redactor {
         }
     }
 
-    /// Returns how many of `bytes`, which are still incomplete, can be masked now because no secret that starts in them
-    /// continues after them. These are all complete lines, since no secret contains a line ending, and everything
-    /// except the end of a very long line.
+    /// Returns how many bytes at the start of `bytes`, which are still incomplete, can be masked now because no secret
+    /// that starts in them continues after them. That covers every complete line, since no secret contains a line
+    /// ending. If the incomplete last line is very long, it also covers everything but the end of that line.
     pub fn settled(&self, bytes: &[u8]) -> usize {
         let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
         if bytes.len() - lines <= LONGEST_LINE {
@@ -199,8 +199,8 @@ impl Redactor {
 
 crate::wire::debug_fields!(Redactor {});
 
-/// A text with each `\u` escape replaced by its character. Secrets may contain escapes in JSON (RFC 8259, section 7),
-/// and with more backslashes in JSON inside a JSON string.
+/// A text with each `\u` escape replaced with its character. In JSON, a secret may contain such escapes (RFC 8259,
+/// section 7). In JSON inside a JSON string, each escape has several backslashes.
 struct Unescaped {
     bytes: Vec<u8>,
     /// For each escape, the range of its character in `bytes`, and the range of the escape in the original text.

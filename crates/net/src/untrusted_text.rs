@@ -74,7 +74,8 @@ impl fmt::Display for Mark {
     }
 }
 
-/// Returns the `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. Never holds more of it in memory.
+/// Returns the `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. Never holds more than that in
+/// memory.
 pub fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
     // Writing to a string cannot fail. If the `Debug` implementation fails, its output up to that point is used.

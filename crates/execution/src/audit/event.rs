@@ -45,7 +45,7 @@ impl Subject {
 pub struct Record {
     /// Starts at 1 when the process starts.
     pub sequence: u64,
-    /// In milliseconds of Unix time.
+    /// Unix time in milliseconds.
     pub t: u64,
     /// The exchange and hop that the event belongs to, if any.
     pub subject: Option<Subject>,
@@ -191,7 +191,7 @@ pub enum AuditEvent {
         name: Arc<str>,
         /// `starting`, `ready`, `failed`, `restarting`, …
         state: &'static str,
-        /// In milliseconds of Unix time.
+        /// Unix time in milliseconds.
         since: u64,
         /// Number of tools that the provider offers.
         tools: usize,
@@ -203,7 +203,7 @@ impl AuditEvent {
         self.into()
     }
 
-    /// Whether the event belongs in the audit file. Updates of a message are only for live subscribers.
+    /// Whether the event belongs in the audit file. Message updates are only for live subscribers.
     pub(super) fn is_filed(&self) -> bool {
         !matches!(self, Self::MessageUpdate { .. })
     }

@@ -38,7 +38,7 @@ enum SavedPart {
     Result(SavedResult),
 }
 
-/// State that an upstream needs back, with the name of its dialect.
+/// State that must be sent back to an upstream, with the name of its dialect.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedState {
     dialect: String,

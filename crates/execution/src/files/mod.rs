@@ -32,7 +32,7 @@ use self::format::ImageFormat;
 pub use self::name::is_name;
 use toolwire_pipeline::{event::Media, settings::Settings};
 
-/// The URL path of images, without their name.
+/// The URL path of images, without the image's name.
 pub const PATH: &str = "/api/images/";
 
 /// Prefix of the names of incomplete files.
@@ -170,7 +170,7 @@ impl ImageFiles {
         Some(Self { folder, settings: settings.clone(), gauges, base, index: Mutex::default() })
     }
 
-    /// Whether this was created with the same settings.
+    /// Whether the folder was opened with these settings.
     pub(crate) fn is_by(&self, settings: &ImageSettings) -> bool {
         self.settings == *settings
     }
@@ -335,8 +335,8 @@ impl FolderIndex {
         self.sizes.insert(name, size);
     }
 
-    /// Removes an image from the index and from the folder. An image whose file cannot be removed no longer counts:
-    /// otherwise, its removal would be attempted forever.
+    /// Removes an image from the index and from the folder. If the file cannot be removed, it is still removed from the
+    /// index; otherwise, the attempt would be repeated forever.
     fn remove(&mut self, name: &str, folder: &OwnedFd) {
         if let Some(size) = self.sizes.remove(name) {
             self.bytes = self.bytes.saturating_sub(size);

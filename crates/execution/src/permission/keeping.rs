@@ -15,7 +15,7 @@ use super::{
 use crate::{audit::unix_millis, rules::Asked};
 use toolwire_net::store::{Revision, SharedText, StoreError};
 
-/// Minimum time between writes. Every use of a rule is a change.
+/// Minimum time between writes. Every use of a rule counts as a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Minimum time between writes of shared rules. It is longer, because all other instances must reread the rules after
@@ -35,9 +35,9 @@ pub(crate) enum Keeping {
 /// Why a change to the remembered rules was not stored.
 #[derive(Debug)]
 pub enum NotKept {
-    /// The change is in effect until the next restart: the file could not be written.
+    /// The file could not be written. The change is in effect until the next restart.
     Unwritten,
-    /// As far as is known, the change is not in effect: the shared string cannot be reached.
+    /// The shared string cannot be reached. As far as is known, the change is not in effect.
     Away(StoreError),
 }
 
@@ -46,18 +46,18 @@ pub enum NotKept {
 #[error("remembered permissions: {0}")]
 struct InvalidText(#[source] serde_json::Error);
 
-/// As [`Keeping`], with the locks that guard it.
+/// Like [`Keeping`], with the locks that guard it.
 pub(super) enum OpenStorage {
     File {
         file: Option<PathBuf>,
-        /// Locked during a write, so that a newer text is not overwritten by an older one. Contains the error of the
-        /// last write, if it failed.
+        /// Locked during a write, so that an older text does not overwrite a newer one. Contains the error of the last
+        /// write, if it failed.
         saving: Mutex<Option<String>>,
     },
     Shared {
         text: Arc<dyn SharedText>,
         /// The revision of the rules in memory. Locked from the check for a newer revision until the rules have been
-        /// used, so that a newer text is not replaced with an older one.
+        /// used, so that an older text does not replace a newer one.
         revision: AsyncMutex<Revision>,
     },
 }
@@ -165,7 +165,7 @@ impl Permissions {
         }
     }
 
-    /// Stores changes, including how often rules were used.
+    /// Stores changes, including how many times each rule was used.
     ///
     /// # Errors
     /// See [`NotKept`]. Writing a file is retried after a pause; a shared string is written together with the next

@@ -24,9 +24,9 @@ pub struct RememberedRule {
     pub domain: Option<String>,
     /// Whether matching calls may run.
     pub granted: bool,
-    /// In milliseconds of Unix time.
+    /// Unix time in milliseconds.
     pub granted_at: u64,
-    /// When the rule last answered a question, in milliseconds of Unix time.
+    /// When the rule last answered a question, as Unix time in milliseconds.
     #[serde(default)]
     pub last_used: Option<u64>,
     /// Number of questions that the rule has answered.
@@ -75,7 +75,9 @@ impl RememberedRules {
         }
     }
 
-    /// Replaces the rules with those in the shared string, and adds the uses that were counted here since then.
+    /// Replaces the rules with those in the shared string, and adds the uses that were counted here but that the shared
+    /// string does not include yet.
+    ///
     /// # Errors
     /// The text is invalid. Nothing was changed.
     pub(super) fn take_over(&mut self, text: &str) -> serde_json::Result<()> {

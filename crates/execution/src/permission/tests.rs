@@ -370,7 +370,7 @@ fn only_a_person_allows_while_remembered_rules_cannot_be_read() {
         assert_eq!(asking.await.unwrap(), Ok(()));
         place.is_away(false);
         assert!(check(&second).await.is_err());
-        // An invalid text is not overwritten, and allows no calls.
+        // Invalid text is not overwritten, and allows no calls.
         place.0.lock().clone_from(&(Revision::random(), "{".to_owned()));
         assert!(check(&second).await.is_err());
         assert!(matches!(second.set_auto_approve(true).await, Err(NotKept::Away(_))));

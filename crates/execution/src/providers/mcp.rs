@@ -169,7 +169,7 @@ impl Server {
         look(&mut self.state.lock())
     }
 
-    /// Converts text from the server to one short line without secrets.
+    /// Turns text from the server into one short line without secrets.
     fn plain(&self, text: &str) -> String {
         let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
         let text = match self.host.get() {
@@ -209,7 +209,7 @@ impl Server {
         }
     }
 
-    /// Converts an error from the server to the result of a call.
+    /// Turns an error from the server into the result of a call.
     fn refused(&self, error: ErrorData) -> Result<Output, ToolError> {
         match error.code {
             message::TOO_LARGE => {

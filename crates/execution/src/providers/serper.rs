@@ -276,7 +276,7 @@ impl Serper {
                 let seconds =
                     response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let retry_after = seconds.map(Duration::from_secs);
-                // Not retried unless Serper says when: earlier requests would only prolong the limit.
+                // Not retried unless Serper says when: a request that comes too early would only prolong the limit.
                 ToolError {
                     is_retryable: retry_after.is_some(),
                     retry_after,

@@ -62,7 +62,7 @@ impl HttpProxy {
         self.address.authority().map_or("", |authority| authority.as_str())
     }
 
-    /// The part of the `Proxy-Authorization` header that is secret.
+    /// The secret part of the `Proxy-Authorization` header.
     pub fn secret(&self) -> Option<&str> {
         self.authorization.as_ref()?.to_str().ok()?.strip_prefix("Basic ")
     }

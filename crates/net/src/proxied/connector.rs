@@ -25,7 +25,7 @@ use super::{HttpProxy, open_tunnel};
 #[derive(Debug, Clone)]
 pub enum TcpConnector {
     Direct(HttpConnector),
-    /// To the server, through a tunnel of this proxy.
+    /// To the server, through a tunnel that this proxy opens.
     Tunnel(HttpConnector, HttpProxy),
     /// To the proxy at this address, which forwards each request.
     Forward(HttpConnector, Uri),

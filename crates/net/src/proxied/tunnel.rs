@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what [`open`] makes of the proxy's response `answer`, and the request that it sent.
+    /// Returns the result of [`open`] for the proxy's response `answer`, and the request that the proxy received.
     async fn opened(answer: &[u8], authorization: Option<&HeaderValue>) -> (String, String) {
         let (client, mut proxy) = duplex(64 << 10);
         proxy.write_all(answer).await.unwrap();

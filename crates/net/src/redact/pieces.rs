@@ -1,8 +1,8 @@
 //! [`Pieces`]: masks secrets in a body that arrives in pieces, and passes each piece on as early as possible.
 //!
 //! A piece is held back until its last line is complete, since a secret may be split across pieces but not across
-//! lines. It is also held back until the last word of a streamed text is complete, since a model writes a secret token
-//! by token.
+//! lines. It is also held back until the last word of a streamed text is complete, since a model produces a secret one
+//! token at a time.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -13,7 +13,7 @@ pub struct Pieces {
     redactor: Redactor,
     /// Bytes that have not been passed on yet.
     held: Vec<u8>,
-    /// Number of held bytes in which secrets were masked.
+    /// Number of bytes at the start of `held` in which secrets were masked.
     covered: usize,
     /// Number of bytes that were passed on.
     passed: usize,

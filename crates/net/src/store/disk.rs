@@ -39,8 +39,8 @@ const OVERHEAD: u64 = 256;
 /// Minimum time before an unusable file is opened again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// Returns how long to wait before the next attempt to open a file. An attempt may take long, because it reads the
-/// whole file, so attempts may take up only about a tenth of the time.
+/// Returns how long to wait before the next attempt to open a file. Since an attempt reads the whole file, it may take
+/// a long time. Attempts may take up only about a tenth of the time.
 pub(super) fn pause_after(attempt: Duration) -> Duration {
     (attempt * 10).clamp(RETRY, RETRY * 60)
 }
@@ -56,7 +56,8 @@ pub(super) struct Disk {
 }
 
 enum State {
-    /// Not opened yet, or closed after an error: redb then refuses all operations until the file is opened again.
+    /// Not opened yet, or closed after an error, because redb then refuses all operations until the file is opened
+    /// again.
     Closed,
     Open(Box<Open>),
     /// The file cannot be opened. `until` is the time of the next attempt.
@@ -154,7 +155,7 @@ impl Disk {
 
     fn close(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Closed);
-        // Closing the file writes what can still be written. Its errors have the same cause as the earlier one.
+        // Closing the file writes what can still be written. An error here has the same cause as the earlier one.
         let _ = contained(|| {
             drop(state);
             Ok(())

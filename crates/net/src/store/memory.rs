@@ -22,7 +22,7 @@ pub(super) struct Memory {
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) value: Bytes,
-    /// In seconds of Unix time.
+    /// Unix time in seconds.
     pub(super) expires: u64,
     /// Newer values have higher numbers.
     pub(super) number: u64,
@@ -85,7 +85,7 @@ impl Memory {
         self.take(key).is_some_and(|entry| entry.expires > now)
     }
 
-    /// Removes the value with this number after it was written to disk.
+    /// Removes a value that was written to disk, unless a newer value has replaced it.
     pub(super) fn written(&mut self, key: &Key, number: u64) {
         if self.entries.get(key).is_some_and(|entry| entry.number == number) {
             self.take(key);

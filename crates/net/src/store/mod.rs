@@ -54,7 +54,8 @@ pub const HAS_REDIS: bool = cfg!(feature = "redis");
 
 /// A store for values, on this machine or elsewhere.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// Returns the value of `key`. `None` if there is none, or if it has expired at `now`, in seconds of Unix time.
+    /// Returns the value of `key`. `None` if there is none, or if it has expired at `now`, which is Unix time in
+    /// seconds.
     ///
     /// # Errors
     /// The store cannot be read, so it is unknown whether there is a value.
@@ -243,8 +244,8 @@ impl Store for EmbeddedStore {
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
         let in_memory = lock(&self.shared.memory).remove(key, now);
-        // The thread locks the disk from before it takes values from memory until they are written. So a value that it
-        // has taken is on disk here.
+        // The thread locks the disk before it takes values from memory, and unlocks it after they are written. So if
+        // the thread has taken the value, it is on disk by the time this gets the lock.
         match lock(&self.shared.disk).remove(&key.bytes, now) {
             Ok(on_disk) => Ok(in_memory || on_disk),
             // The file contains no value from this process.

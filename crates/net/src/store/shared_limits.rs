@@ -19,7 +19,7 @@ pub trait SharedLimits: fmt::Debug + Send + Sync {
     /// request and its usage are counted when the lease is settled.
     fn unchecked(&self, owner: Owner, month: String) -> Lease;
 
-    /// Counts usage of a client that does not belong to any of its requests. `tokens_per_minute` is the client's limit.
+    /// Counts a client's usage that does not belong to any of its requests. `tokens_per_minute` is the client's limit.
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>);
 }
 

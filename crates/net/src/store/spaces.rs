@@ -14,7 +14,7 @@ pub enum Space {
     Responses,
     /// Turns with both hosted calls and calls that the client runs.
     Deferred,
-    /// State that upstreams need back with later requests.
+    /// State that must be sent back to upstreams with later requests.
     TurnStates,
     Usage,
     /// A copy of the usage, in case its file is damaged.

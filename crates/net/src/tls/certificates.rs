@@ -25,7 +25,7 @@ const SECOND_TRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
-    /// The expiry time of the certificate, in seconds since 1970. Absent if unknown.
+    /// The expiry time of the certificate, as Unix time in seconds. Absent if unknown.
     pub expiry: Family<[(&'static str, &'static str); 0], Gauge>,
     pub reload_failures: Counter,
     /// Handshakes that failed or timed out.

@@ -1,6 +1,6 @@
-//! Converts what a program wrote to the output of a call.
+//! Turns what a program printed into the output of a call.
 //!
-//! Text is the result itself, unless it is clearly an [`Answer`].
+//! The text itself is the result, unless it is clearly an [`Answer`].
 
 use serde_json::Value;
 

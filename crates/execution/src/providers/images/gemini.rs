@@ -23,7 +23,7 @@ pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Val
 /// The image in a response, or why there is none.
 ///
 /// A response without an image is a refusal: the request or the image was blocked, or the model answered with text.
-/// Parts that are marked as thoughts are drafts.
+/// Parts that are marked as thoughts are drafts, and are skipped.
 pub(super) fn image(response: &Value) -> Result<Image, ToolError> {
     let member = |value: &Value, names: [&str; 2]| names.iter().find_map(|name| value.get(name)).cloned();
     let candidates = response.get("candidates").and_then(Value::as_array).into_iter().flatten();

@@ -2,8 +2,7 @@
 //! `:predict` method of Imagen, which other servers still support.
 //!
 //! Images are stored as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of
-//! the images could be generated, the call succeeds and says so. From a service's error message, only its code is
-//! logged.
+//! the images could be generated, the call succeeds and says so. Only the code of a service's error message is logged.
 
 mod engine;
 mod fields;

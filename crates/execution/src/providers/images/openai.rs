@@ -28,7 +28,7 @@ fn size(ratio: &str) -> &'static str {
     }
 }
 
-/// Parses the images in a response to a request for `count` images. Missing ones count as refused.
+/// Parses the images in a response to a request for `count` images. Missing images count as refused.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let text =
         |image: &Value, name: &str| image[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);

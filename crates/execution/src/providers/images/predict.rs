@@ -17,7 +17,7 @@ pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Val
     (format!("models/{}:predict", options.model), body)
 }
 
-/// Parses the images in a response to a request for `count` images. Missing ones count as filtered out.
+/// Parses the images in a response to a request for `count` images. Missing images count as filtered out.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let images = response["predictions"].as_array().into_iter().flatten();
     let images =

@@ -1,7 +1,7 @@
 //! [`Guard`]: filters a server's messages before rmcp receives them.
 //!
-//! rmcp starts a task for every notification and every request from a server. So unused notifications are dropped here,
-//! and so are requests while [`MAX_UNANSWERED`] of them are unanswered.
+//! rmcp starts a task for every notification and every request from a server. Therefore, notifications that toolwire
+//! does not use are dropped here. So are requests while [`MAX_UNANSWERED`] earlier ones are unanswered.
 
 use std::sync::{
     Arc,

@@ -184,8 +184,8 @@ fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> 
     }
 }
 
-/// Whether this status and error mean that the server does not know the session, for instance because it was restarted.
-/// The protocol uses status 404 for this, but some servers send 400 with a message.
+/// Whether this status and error mean that the server does not know the session, for instance because the server was
+/// restarted. The protocol uses status 404 for this, but some servers send 400 with a message.
 fn is_session_lost(status: StatusCode, error: Option<&ServerJsonRpcMessage>) -> bool {
     let is_named = |message: &str| ["session", "not initialized"].iter().any(|word| message.contains(word));
     match (status, error) {
@@ -358,7 +358,7 @@ impl EventReader {
                 Frame::Event(event) => {
                     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
                     let id = event.id.and_then(text);
-                    // rmcp ignores messages that it cannot parse, which would leave their request waiting.
+                    // rmcp ignores messages that it cannot parse. The request would then wait forever.
                     let data = match message::in_place(event.data) {
                         Some(message) => serde_json::to_string(&message).ok(),
                         None => text(event.data),

@@ -51,7 +51,7 @@ pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     }
 }
 
-/// Replaces parts of unknown types in a call's result with a note. Otherwise, the complete result would be lost
+/// Replaces parts of unknown types in a call's result with a note. Without this, the whole result would be lost,
 /// although the tool has run. Returns `None` if the message is valid, or invalid for another reason.
 fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
     let JsonRpcMessage::Response(response) = message else { return None };

@@ -1,4 +1,4 @@
-//! Converts the result of a call to its output.
+//! Turns the result of an MCP call into an [`Output`].
 
 use std::{sync::Arc, time::SystemTime};
 

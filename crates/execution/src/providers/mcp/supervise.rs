@@ -165,7 +165,7 @@ impl Server {
             }
         };
         let connection = connected.map_err(|error| ServerFault::Connect(Box::new(error)))?;
-        // Lists are only requested when they may have changed, so a cache has no use.
+        // The list is only requested when it may have changed, so a cache would be useless.
         connection.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let list = tools::list(connection.peer(), &self.name, options).await;
         Ok((connection, list.map_err(ServerFault::List)?))
@@ -237,7 +237,7 @@ impl Server {
     /// Lists the tools again.
     ///
     /// # Errors
-    /// The server is probably gone, for this reason.
+    /// Says why the server is probably gone.
     async fn refresh(&self, host: &Host, peer: &Peer<RoleClient>) -> Result<(), ServerFault> {
         let limit = self.options.start_timeout;
         match timeout(limit, tools::list(peer, &self.name, &self.options)).await {

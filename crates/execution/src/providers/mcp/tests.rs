@@ -126,7 +126,7 @@ async fn only_named_variables_reach_the_program() {
     options.program.env.insert("OWN".to_owned(), TableText::plain("value"));
     let server = Started::ready(&options).await;
     let names = server.call("environment", json!({})).await.expect("an output").content;
-    // A shell may add variables of its own. Cargo's are in this test's environment.
+    // Cargo's variables are in this test's environment, but must not reach the program. A shell may add others.
     assert!(names.contains("OWN") && !names.contains("CARGO"), "{names}");
 }
 
@@ -231,7 +231,6 @@ async fn server_without_handshake_reports_changes_to_subscribers() {
     server.until(|provider| provider.tools().iter().any(|spec| spec.name == "s__after")).await;
 }
 
-/// As after a restart of the server, or after it has dropped the session.
 #[tokio::test]
 async fn lost_session_is_replaced_and_the_call_made_again() {
     for mode in ["http-session-404", "http-session-400", "http-session-new"] {

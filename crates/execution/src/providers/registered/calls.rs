@@ -22,7 +22,7 @@ use url::Url;
 use super::{Registration, Registrations, credentials, result};
 use crate::{ErrorCode, Invocation, Output, ToolError, http::HttpClient};
 
-/// Maximum number of calls on a stream that the program has not read yet, and of calls without a result.
+/// Maximum number of unread calls on a program's stream, and of calls without a result.
 pub(super) const MAX_WAITING: usize = 64;
 
 /// A program's URL for calls.

@@ -20,7 +20,7 @@ use toolwire_pipeline::{
     wire::hex,
 };
 
-/// When a message was signed, in milliseconds of Unix time.
+/// When a message was signed, as Unix time in milliseconds.
 pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolwire-timestamp");
 
 /// `v1=` and the signature in lower-case hexadecimal.

@@ -361,7 +361,7 @@ impl Registrations {
         }
     }
 
-    /// How to deliver a call to its program.
+    /// Determines how to deliver a call to its program.
     fn way(
         &self,
         id: &str,

@@ -34,7 +34,7 @@ impl Registration {
         self.tools.iter().any(|tool| description::plain(&tool.name) == name)
     }
 
-    /// Whether it offers exactly these tools.
+    /// Whether the program offers exactly these tools.
     pub(super) fn offers(&self, tools: &[Arc<ToolSpec>]) -> bool {
         let is_same = |(own, other): (&Arc<ToolSpec>, &Arc<ToolSpec>)| {
             own.name == other.name

@@ -23,7 +23,7 @@ struct Pages {
 }
 
 impl SeenPages {
-    /// Adds pages that a search of `client` has found.
+    /// Adds pages found by one of `client`'s searches.
     pub(super) fn add<'u>(&self, client: Owner, urls: impl Iterator<Item = &'u str>) {
         let mut pages = self.0.lock();
         for url in urls {
@@ -39,7 +39,7 @@ impl SeenPages {
         }
     }
 
-    /// Whether a search of `client` has found this page.
+    /// Whether one of `client`'s searches has found this page.
     pub(super) fn has(&self, client: Owner, url: &str) -> bool {
         self.0.lock().known.contains(&(client, digest(url)))
     }

@@ -202,8 +202,8 @@ fn lease(inner: &Arc<Inner>, lease: OpenLease, month: String) -> Lease {
     Lease::new(move |spent| inner.settlements.add(lease, spent.unwrap_or(nothing)))
 }
 
-/// Sends settlements and renews leases until it is dropped. The two take turns, so that no lease is renewed after it
-/// was settled.
+/// Sends settlements and renews leases until it is dropped. It does one after the other, so that no lease is renewed
+/// after it was settled.
 pub(super) async fn settle(inner: &Inner) {
     let (mut renewal, mut there) = (interval(RENEWAL), inner.outage.ends());
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -263,7 +263,7 @@ fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
 fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option<Failure>) {
     match failure {
         None => _ = waiting.remove(&number),
-        // The settlement was not applied, so the next attempt is not a repetition because of this one.
+        // The settlement was not applied, so this attempt does not make the next one a repetition.
         Some(Failure::Refused(_)) => {
             waiting.entry(number).and_modify(|settlement| settlement.is_repeated = settlement.was_repeated);
         }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Each server has two connections, so that large values do not delay limits. A separate thread runs them. After any
-//! failure, the server counts as unreachable: until a test write succeeds, which is tried every half second, no request
-//! waits for it. In the meantime, values and settlements are queued, up to a limit. In a cluster, this applies to each
-//! server and its keys separately.
+//! failure, the server counts as unreachable, and no request waits for it until a test write succeeds. Test writes are
+//! sent every half second. In the meantime, values and settlements are queued, up to a limit. In a cluster, this
+//! applies to each server and its keys separately.
 //!
 //! If a connection breaks, its last commands may have run. Writing a value twice is harmless, and the settlement
 //! scripts detect repetitions.

@@ -1,4 +1,4 @@
-//! Whether servers can be used: the [`ReachState`] of a server, and the [`Outage`] of all servers.
+//! Tracks whether servers can be used: the [`ReachState`] of a server, and the [`Outage`] of all servers.
 
 use std::{fmt, sync::Arc};
 

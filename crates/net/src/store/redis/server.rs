@@ -1,5 +1,5 @@
-//! [`Server`]: a server and its connections. While it is unreachable, nothing waits for it until a test write succeeds,
-//! which is tried every half second.
+//! [`Server`]: a server and its connections. If it becomes unreachable, nothing waits for it until a test write
+//! succeeds. Test writes are sent every half second.
 
 use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
 

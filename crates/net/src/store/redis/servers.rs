@@ -1,9 +1,9 @@
 //! [`Servers`]: selects the server for each command, from one server or a cluster.
 //!
 //! If a server of a cluster is unreachable, only its keys are affected. The assignment of slots to servers is fetched
-//! when a server reports that a slot has moved, and repeatedly while a server is unreachable, since another one may
-//! replace it. A command that a server rejects because another server has its keys is sent to that server. A command
-//! that may have run is not repeated.
+//! when a server reports that a slot has moved, and repeatedly while a server is unreachable, since another server may
+//! replace it. If a server rejects a command because another server has its keys, the command is sent to that server. A
+//! command that may have run is not repeated.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use super::{
     slots::{Slot, SlotRanges},
 };
 
-/// Maximum number of times that a command is sent. It is repeated if another server turns out to have its keys, or if
+/// Maximum number of times that a command is sent. It is sent again if another server turns out to have its keys, or if
 /// the server does not know its script.
 const ROUNDS: usize = 4;
 
@@ -177,7 +177,7 @@ impl Servers {
                 (Complaint::NoScript, _) => open.loads = true,
                 (Complaint::Moved, Some(_)) => (open.asks, moved) = (None, Some(Arc::clone(&server))),
                 (Complaint::Ask(node), Some(cluster)) => open.asks = self.at(&node, &server, cluster),
-                // Treated as rejected, so that the command is retried later: moving the keys may take long.
+                // Treated as rejected, so that the command is retried later: moving the keys may take a long time.
                 (Complaint::TryAgain, Some(_)) => continue,
                 (Complaint::Unfit, _) => {
                     answer(answers, open.place, Err(Failure::Unfit(error.into())));
@@ -340,7 +340,7 @@ async fn send(line: Line, part: Part) -> Done {
             commands.cmd("ASKING");
         }
         ends.push(commands.len());
-        // Moved instead of copied, since values are large.
+        // Moved instead of copied, since values may be large.
         commands.add_command(std::mem::take(&mut open.command.command));
     }
     let mut given = match server.send(line, &commands).await {
