@@ -1,5 +1,5 @@
-//! Measures the cost of a text event for every pair of upstream and client dialects. Costs are ratios to Chat Completions
-//! on both sides, with rewritten frames, in the same run.
+//! Measures the cost of a text event for every pair of upstream and client dialects. Each cost is relative to the same
+//! run's cost of Chat Completions on both sides with rewritten frames.
 //!
 //! `--bench pairs` measures. Given an upstream dialect, a client dialect and a number of tokens (and `verbatim` to forward
 //! frames unchanged), the program runs one response once so that its instructions can be counted (`valgrind --tool=callgrind

@@ -11,7 +11,7 @@ use toolwire::{
     rules::Enforce,
 };
 
-/// How often the shorter request repeats its parts.
+/// Number of times that the shorter request repeats its parts.
 pub(super) const MANY: usize = 3_000;
 
 /// Like [`MANY`], for slow counters.

@@ -10,7 +10,7 @@ use crate::support::{Server, ask, request, toolwire};
 
 const KEY: &str = "authorization: Bearer an-admin-key\r\ncontent-type: application/json\r\n";
 
-/// How often to poll for the end of a run before giving up. A run needs far fewer polls.
+/// Maximum number of polls for the end of a run. A run needs far fewer.
 const TRIES: usize = 1200;
 
 fn mock(pace: &str) -> Server {

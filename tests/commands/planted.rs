@@ -30,7 +30,7 @@ const VARIABLES: [&str; 9] =
 const CLIENT: &str = "planted-client-variable";
 const ADMIN: &str = "planted-admin-variable";
 
-/// The configuration. `ECHO` is replaced by the address of the echo servers, and `FOLDER` by the configuration's
+/// The configuration. `ECHO` is replaced with the address of the echo servers, and `FOLDER` with the configuration's
 /// folder.
 const CONFIG: &str = r#"
 listen = "127.0.0.1:0"
@@ -214,7 +214,7 @@ fn answer(head: &str, body: &str) -> (&'static str, &'static str, String) {
     }
 }
 
-/// The call of the hosted tool that the user's message names, with the complete text as its argument.
+/// Returns a call to the hosted tool that the user's message names, with the complete text as its argument.
 fn called(asked: &Value, said: &str) -> Option<Value> {
     let last = asked["messages"].as_array()?.last()?;
     let name = last["content"].as_str().filter(|_| last["role"] == "user")?;

@@ -127,8 +127,8 @@ fn restart_with_an_inherited_socket_loses_no_connection() {
         let mut statuses = Vec::new();
         for _ in 0..3 {
             statuses.push(launcher.restart());
-            // 50 answers are more than the previous process can have left in flight, so the new process is serving
-            // and can be stopped in turn.
+            // The previous process cannot have left 50 answers in flight. So once 50 more have arrived, the new process
+            // is serving and can be stopped in turn.
             let stopped_at = answers.load(Ordering::SeqCst);
             let deadline = Instant::now() + Duration::from_secs(120);
             while answers.load(Ordering::SeqCst) < stopped_at + 50 && Instant::now() < deadline {

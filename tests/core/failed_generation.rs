@@ -1,5 +1,5 @@
-//! Tests upstream errors that contain model output which the server could not parse. If that output contains a
-//! call, the client gets the call instead of the error.
+//! Tests upstream errors that contain model output that the server could not parse. If that output contains a call, the
+//! client gets the call instead of the error.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, rules::Rules};

@@ -181,7 +181,7 @@ async fn instructions_of_a_chat_upstream_can_come_from_the_template() {
 
 const WHOLE: &str = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>";
 
-/// Sends a request that requires a call, to an upstream with this software that answers with `said`. Returns the
+/// Sends a request with a required call. The upstream runs the software `server` and answers with `said`. Returns the
 /// request that the upstream gets, and the response.
 async fn required(
     (server, said): (Server, &str),

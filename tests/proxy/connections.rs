@@ -394,7 +394,7 @@ async fn stopping_server_closes_idle_connections() {
     go_on.notify_one();
     let silent = Raw::connect(&proxy).await;
     let half = a_half_known(&proxy).await;
-    // Of the two streaming clients, this lets the other one finish.
+    // Lets the other streaming client finish.
     go_on.notify_one();
     assert!(streamed.response().await.is_stream());
     proxy.stop();

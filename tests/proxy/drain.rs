@@ -184,8 +184,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     let mut proxy = Setup::new(upstream.address).start().await;
     let kept = Client::http2();
     kept.chat(&proxy, STREAM).await.rest().await;
-    // None of these clients answers pings. They have sent no request, half a head, half a body, and a request that
-    // has been answered.
+    // None of these clients answers pings. The first has sent no request, the next ones half a head and half a body,
+    // and the last one a request that has been answered.
     let _idle = Http2::connect(&proxy).await;
     let mut half_head = Http2::connect(&proxy).await;
     half_head.request(1, "GET", "/v1/models", &[(":authority", "localhost")], 1).await;
@@ -218,7 +218,7 @@ async fn http2_stream_that_ends_during_the_drain_is_complete() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// This holds no matter how clients and upstreams behave. The clock is paused, so only timers advance it.
+/// The limit holds no matter how clients and upstreams behave. The clock is paused, so only timers advance it.
 #[tokio::test]
 async fn the_drain_never_takes_longer_than_its_limit() {
     const LIMIT: Duration = Duration::from_secs(8);

@@ -75,8 +75,8 @@ async fn well_framed_responses_keep_their_connection_in_any_split() {
             assert_eq!(connections_for(bytes.clone(), one_by_one).await, 1, "{bytes}");
         }
     }
-    // The last chunk follows the end marker. If it arrives byte by byte, the proxy may have closed the connection
-    // before, so the number is not checked.
+    // The last chunk follows the end marker. If it arrives byte by byte, the proxy may already have closed the
+    // connection, so the number of connections is not checked.
     for bytes in [
         chunked("", "", ""),
         chunked("", ";a=\"b\";c", ""),

@@ -1,4 +1,4 @@
-//! Tests the size limit of instructions with tools that do not fit.
+//! Tests what happens if the descriptions of tools exceed the size limit of instructions.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::chat::Server, rules::Enforce};
@@ -8,7 +8,7 @@ use crate::support::{
     taught::{ModelAnswer, model, response, setup},
 };
 
-/// A request with two tools whose descriptions do not fit together.
+/// A request with two tools whose descriptions together are too long for the smallest `max_instructions`.
 fn request(stream: bool) -> Value {
     let tool = |name: &str| {
         let described = "a detail of the weather that matters much ".repeat(40);

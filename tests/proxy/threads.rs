@@ -82,7 +82,7 @@ async fn dropped_server_stops_on_all_threads() {
     }
 }
 
-/// Threads share a port, but servers do not, whichever of them has several threads.
+/// Threads share a port, but servers do not, no matter which of them has several threads.
 #[tokio::test]
 async fn second_server_on_a_port_is_an_error() {
     let upstream = Upstream::start(at_once).await;

@@ -1,5 +1,5 @@
-//! Tests turns whose state the upstream needs back: toolwire restores it for clients that replay only the turn's
-//! calls.
+//! Tests turns with state that must be sent back to the upstream. toolwire restores the state for clients that replay
+//! only the turn's calls.
 
 use std::sync::{Arc, Mutex};
 

@@ -58,7 +58,7 @@ impl Times {
 /// Reads the same response with all sides, which take turns.
 pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     let mut all = vec![Times::default(); sides.len()];
-    // The first round is a warm-up and determines how often each side repeats its reading.
+    // The first round is a warm-up. It determines how many times each side reads the response in each later round.
     let mut repeats = vec![1_u32; sides.len()];
     for round in 0..=effort.rounds {
         for ((side, times), repeats) in sides.iter().zip(&mut all).zip(&mut repeats) {

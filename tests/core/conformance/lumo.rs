@@ -91,8 +91,8 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
     exchange
 }
 
-/// Compares an answer with the expectations of its case. If the case gives no finish reason, it follows from
-/// `calls`.
+/// Compares an answer with the expectations of its case. If the case has no finish reason, the expected one follows
+/// from `calls`.
 pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     let text = |key: &str, got: &str| {
         if let Some(expected) = case[key].as_str() {

@@ -82,7 +82,7 @@ fn pair() -> impl Strategy<Value = Pair> {
     })
 }
 
-/// Generates an object with required and optional properties, of which some optional ones are present.
+/// Generates an object with required and optional properties. Some of the optional ones are missing.
 fn object(inner: impl Strategy<Value = Pair> + 'static) -> impl Strategy<Value = Pair> {
     let property = ("[a-z_]{1,5}|ключ|a\"b", inner, any::<bool>(), any::<bool>());
     prop::collection::vec(property, 0..4).prop_map(|properties| {

@@ -82,8 +82,8 @@ proptest! {
         lumo: bool,
         whole: bool,
     ) {
-        // This text contains no markers, for which text after reasoning is searched, and does not start with white
-        // space, which would be held back.
+        // This text contains no markers, because text after reasoning is searched for them. It does not start with
+        // white space, because that would be held back.
         let text = |text: String| format!("x{}", text.replace(['<', '>'], "-"));
         let said = said.into_iter().map(|said| ResponsePiece {
             text: if said.reasons { said.text } else { text(said.text) },

@@ -92,8 +92,8 @@ fn server_call_is_forwarded_only_to_clients_that_expect_it() {
     }
 }
 
-/// The client declares the same name as the upstream's tool, but the model knows the client's tools by a prefix.
-/// The name without the prefix is the upstream's tool.
+/// The client declares a tool with the same name as the upstream's tool, but the model knows the client's tools by
+/// prefixed names. So the name without the prefix means the upstream's tool.
 #[test]
 fn declared_server_call_is_forwarded() {
     let settings = Rules {

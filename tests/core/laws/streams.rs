@@ -283,7 +283,7 @@ fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     let exchange = Exchange::new(request(&fields), settings, speech);
     let (whole, _) = exchange.run([bytes]);
     assert_eq!(whole.error, None);
-    // The response is complete with the last byte of the frame that has the finish reason or of the end marker.
+    // The response is complete once it contains the whole frame with the finish reason, or the whole end marker.
     let text = std::str::from_utf8(bytes).unwrap();
     let mark = END_MARKS.iter().filter_map(|mark| text.find(mark)).min();
     let frame = mark.expect("an end");

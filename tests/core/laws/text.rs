@@ -90,7 +90,7 @@ fn may_be_held(held: &str, before: &str) -> bool {
     }
 }
 
-/// Returns openers of reasoning and channels in the formats that are safe in any text, which are detected no matter
+/// Returns the openers of reasoning and channels in formats that are safe in any text. They are detected no matter
 /// which formats are listed.
 fn other_openers() -> impl Iterator<Item = String> {
     let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);

@@ -1,5 +1,5 @@
-//! Tests calls that Lumo runs itself. Each is forwarded exactly as Lumo wrote it once it has been dispatched, and
-//! does not delay other content.
+//! Tests calls that Lumo runs itself. Each call is forwarded as soon as it has been dispatched, exactly as Lumo wrote
+//! it. It does not delay other content.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -140,7 +140,8 @@ fn unclosed_section_with_prose_is_read() {
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
-    // Directly after a call, the section's closer is framing. After other text, it has no opener and is text too.
+    // Directly after a call, the section's closer is part of the markup. After other text, it counts as unmatched, and
+    // is text as well.
     let text = format!("{begin}{one} and then {two}{end}");
     is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
     let text = format!("{begin}{one} and then {two} at last {end}");

@@ -80,7 +80,7 @@ fn call_is_text_with_tool_choice_none() {
         let text = format!("A\n{}\nB ", format.example);
         let formats: [&'static Format; 2] = [format, &format::THINK];
         for detect in [Detect::Formats(format::names(&formats)), Detect::Auto] {
-            // Its message headers are framing even without a recipient.
+            // In this format, message headers are framing even without a recipient.
             if format.name == "muse_atem" {
                 continue;
             }

@@ -134,7 +134,7 @@ fn references_to_large_schemas_are_described_up_to_a_limit() {
     }
 }
 
-/// The descriptions of the first tools that fit are shown, no matter which tools the client allows.
+/// As many tools as fit are described, starting with the first, no matter which tools the client allows.
 #[test]
 fn number_of_tools_that_fit_is_found_for_many_tools() {
     let names: Vec<String> = (0..3000).map(|number| format!("t{number}")).collect();

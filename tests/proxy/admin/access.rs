@@ -358,7 +358,7 @@ async fn request_that_a_proxy_passes_on_needs_a_key_or_a_name() {
     ] {
         for path in ["/admin/tools", "/admin/session", "/admin/events", "/console/"] {
             let ask = |proxy: &Proxy| Ask::new(proxy, "GET", path).header(header, "192.0.2.1");
-            // Without a `Host` directive, nginx passes on its own address for the upstream.
+            // By default, nginx sends the upstream's address from its configuration as the host.
             let own = ask(&open).send().await;
             assert_eq!(own.status(), 403, "{header} {path}");
             assert_eq!(own.json().await["error"]["code"], "not_local");

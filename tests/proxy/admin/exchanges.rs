@@ -378,7 +378,7 @@ async fn exchange_without_its_contents_is_no_fixture() {
     assert_eq!(fixture_of(&running, &row).await.1, "running");
     go_on.notify_one();
     reply.rest().await;
-    // Requests of up to 512 KiB are kept completely, so only these have a fixture.
+    // Requests of up to 512 KiB are kept completely. Longer ones have no fixture.
     for (length, expected) in [(512 << 10, ""), ((512 << 10) + 1, "too_long")] {
         let body =
             |text: &str| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);

@@ -126,7 +126,7 @@ fn tools(request: &Value) -> Vec<String> {
     request["tools"].as_array().map(|tools| tools.iter().map(name).collect()).unwrap_or_default()
 }
 
-/// Returns a choice of the tool `name` and a list of the client's own tools, in the client's dialect.
+/// Returns a tool choice for the tool `name`, and the list of the client's own tools, in the client's dialect.
 fn named(client: &str, name: &str) -> (Value, Value) {
     let schema = json!({"type": "object"});
     match client {
@@ -219,7 +219,7 @@ async fn tool_that_nobody_declares_cannot_be_chosen() {
     }
 }
 
-/// Returns the server tool `web_search` and a choice of it, in the client's dialect.
+/// Returns the declaration of the server tool `web_search`, and a tool choice that names it, in the client's dialect.
 fn servers(client: &str) -> (Value, Value) {
     match client {
         "messages" => (

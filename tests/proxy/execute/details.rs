@@ -1,4 +1,4 @@
-//! Tests `details` in a tool's answer, which people see in every view but models never do.
+//! Tests `details` in a tool's answer, which people see in every view but models never see.
 
 use bytes::Bytes;
 use http::Request;

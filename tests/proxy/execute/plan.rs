@@ -105,7 +105,7 @@ pub(super) struct Plan {
     pub(super) in_order: bool,
     /// Whether toolwire is restarted before each of the client's later requests.
     pub(super) restarts: bool,
-    /// Whether the model's turns carry state that the upstream needs back.
+    /// Whether the model's turns carry state that must be sent back to the upstream.
     pub(super) states: bool,
     /// The value of `mixed_turns`.
     pub(super) mode: &'static str,

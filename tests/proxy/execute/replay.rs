@@ -133,7 +133,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if has_structure(speech) {
                 let call = [("hosted", 0)];
                 let expected = match speaker {
-                    // Where the call was in the text is not known.
+                    // The call's position in the text is not known.
                     Speaker::Chat => [past("", &call, &[found]), past("Look.\n\nIt rains.", &[], &[])],
                     _ => [past("Look.", &call, &[found]), past("It rains.", &[], &[])],
                 };

@@ -110,8 +110,8 @@ struct Stand {
 }
 
 impl Stand {
-    /// Creates the upstreams, of which those without a fault answer, and the proxy. `keys` are settings of the
-    /// model `m`, and `more` is the remaining configuration.
+    /// Creates the upstreams and the proxy. Upstreams without a fault answer. `keys` are settings of the model `m`, and
+    /// `more` is the remaining configuration.
     async fn new(faults: &[Option<Fault>], keys: &str, more: &str) -> Self {
         let open: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
         let (mut upstreams, mut config, mut targets) = (Vec::new(), String::new(), Vec::new());

@@ -84,8 +84,8 @@ impl Client {
         self.send(request).await.unwrap()
     }
 
-    /// Waits until the metrics contain `text`, and returns them. A response is counted after it has ended, which
-    /// its client does not wait for.
+    /// Waits until the metrics contain `text`, and returns them. A response is counted only after it has ended, and the
+    /// client does not wait for that.
     pub(crate) async fn metrics_with(&self, proxy: &Proxy, text: &str) -> String {
         let shown = async {
             loop {

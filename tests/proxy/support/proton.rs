@@ -50,7 +50,8 @@ pub(crate) struct Proton {
 const ALWAYS: usize = 1 << 20;
 
 impl Proton {
-    /// Starts an upstream that accepts the tokens of number `valid`. `file` is where its client keeps the session.
+    /// Starts an upstream that accepts the tokens with the number `valid`. `file` is where its client keeps the
+    /// session.
     pub(crate) async fn start(valid: usize, file: &Path) -> Self {
         let accounts = Accounts {
             valid,
@@ -99,7 +100,7 @@ impl Proton {
     }
 }
 
-/// The content of a session file with the tokens of this number and additional `members`.
+/// The content of a session file with the tokens of this number and with additional `members`.
 pub(crate) fn session(number: usize, members: &Value) -> String {
     let mut session = json!({
         "uid": "u1",

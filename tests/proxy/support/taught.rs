@@ -118,7 +118,7 @@ pub(crate) async fn response(proxy: &Proxy, request: &Value) -> Value {
     Client::new().send(chat_request(proxy, request.to_string())).await.unwrap().json().await
 }
 
-/// Returns the text, the name and the arguments of the first call, and the finish reason of a response.
+/// Returns a response's text, the name and the arguments of its first call, and its finish reason.
 pub(crate) fn gist(response: &Value) -> (Option<&str>, Option<(&str, &str)>, &str) {
     let choice = &response["choices"][0];
     let call = &choice["message"]["tool_calls"][0]["function"];

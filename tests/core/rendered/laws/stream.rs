@@ -1,4 +1,4 @@
-//! Checks that arguments are streamed: of a long string, only a possible end is held.
+//! Checks that arguments are streamed: only a possible end of a long string is held back.
 
 use toolwire::event::Finish;
 

@@ -11,7 +11,7 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Scenes without gaps, since white space between messages is not part of them.
+/// White space between messages is not part of their text, so these scenes have no gaps.
 const MESSAGES: Carries = Carries { gaps: &[""], ..Carries::ALL };
 
 enum Message<'s> {

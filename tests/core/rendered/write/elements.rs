@@ -99,7 +99,7 @@ fn toolbridge(group: &Group, page: &mut Page) {
     page.calls(source, &group.calls, How::VALUES);
 }
 
-/// Tags of arguments. Values may not contain them, since they would end there.
+/// Tags of arguments. A value may not contain them, since the value would end there.
 const TAGS: &[&str] = &[
     "</city>",
     "</unit>",
