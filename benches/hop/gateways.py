@@ -1,7 +1,7 @@
-"""Gateways from package registries: one version of each, in a folder of its own, with the settings that its
-docs recommend for speed, one process on one core.
+"""Gateways from package registries. Each has one version, a folder of its own, and the settings that its docs
+recommend for speed, and runs as one process on one core.
 
-Installations are kept between runs, under the build's target folder.
+Installations are kept between runs, in the build's target folder.
 """
 
 import http.client
@@ -17,13 +17,13 @@ from targets import MOCKED, Target
 
 
 class Unusable(Exception):
-    """Why a gateway is left out."""
+    """Says why a gateway is left out."""
 
 
 class Gateway(Target):
     name = version = None
-    # An interpreter loads modules at the end of its first response; Portkey keeps reading a response after
-    # its client left.
+    # An interpreter loads modules at the end of its first response. Portkey keeps reading a response after
+    # its client has disconnected.
     warms_up = True
 
     def __init__(self):
@@ -74,7 +74,7 @@ class Gateway(Target):
 
 
 class Smg(Gateway):
-    """Set up for an upstream that is an API, like the mock, which has no health, load or tokenizer endpoint."""
+    """Configured for an upstream that is an API, like the mock, without health, load or tokenizer endpoints."""
 
     name, version = "smg", "1.13.0"
 
@@ -92,8 +92,8 @@ class Smg(Gateway):
 
 
 class Litellm(Gateway):
-    """Without database, callbacks and keys, on uvicorn with uvloop: its docs recommend one worker per core. Versions
-    from 1.105.4 on require a certifi that PyPI did not have; this is the newest version that can be installed.
+    """Without a database, callbacks and keys, on uvicorn with uvloop. Its docs recommend one worker per core. Versions
+    from 1.105.4 on require a version of certifi that PyPI did not have, so this is the newest that can be installed.
     """
 
     name, version = "litellm", "1.105.3"
@@ -105,7 +105,7 @@ class Litellm(Gateway):
         # The default limit is 500 streams to one upstream.
         "AIOHTTP_CONNECTOR_LIMIT": "20000",
         "AIOHTTP_CONNECTOR_LIMIT_PER_HOST": "20000",
-        # Prices are in the package; otherwise it would download newer ones.
+        # The package contains prices. Without this setting, LiteLLM would download newer ones.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
     }
@@ -129,8 +129,8 @@ litellm_settings:
 
 
 class Portkey(Gateway):
-    """Without its log page. Newer versions of its server library reject the headers that it writes
-    (Portkey-AI/gateway#1389), so the last one that accepts them is installed."""
+    """Without Portkey's log page. Newer versions of its server library reject the headers that Portkey writes
+    (Portkey-AI/gateway#1389), so the last version that accepts them is installed."""
 
     name, version = "portkey", "1.15.2"
     flood = 10_000
@@ -181,7 +181,7 @@ def last_line(text):
 
 
 def wanted(names):
-    """The gateways of these names that work; prints the reason for each of the others."""
+    """Returns the gateways of these names that work. For each of the others, prints why it is left out."""
     found = []
     for name in names:
         try:

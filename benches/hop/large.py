@@ -1,6 +1,6 @@
-"""Large requests: when the upstream gets their first byte.
+"""Large requests: how long it takes until the upstream gets their first byte.
 
-Client and upstream are in this process, and read one clock. They send one request at a time.
+Client and upstream run in this process and read the same clock. Requests are sent one at a time.
 """
 
 import itertools
@@ -20,7 +20,7 @@ TOOLS = [
 
 
 def body(size=250_000):
-    """A conversation of `size` bytes with 40 tools. It is about program code, so that its escapes are at irregular places."""
+    """A conversation of `size` bytes with 40 tools. It consists of program code, so escapes occur at irregular intervals."""
     result = {"model": "m", "stream": True, "tools": TOOLS, "messages": []}
     code = "".join(file.read_text() for file in sorted((ROOT / "crates/wire/src").rglob("*.rs")))
     turns = itertools.cycle(code[at:at + 2000] for at in range(0, len(code), 2000))
@@ -42,7 +42,7 @@ ANSWER = b"".join(
 
 
 class Sink:
-    """An upstream that notes when a request's first and last byte arrived."""
+    """An upstream that records when a request's first and last byte arrived."""
 
     def __init__(self):
         self.port, self.first, self.last = free_port(), 0, 0
@@ -78,14 +78,14 @@ SINK = None
 
 
 def sink():
-    """The upstream, which is started with the first target that is measured."""
+    """Returns the upstream, which is started for the first measured target."""
     global SINK
     SINK = SINK or Sink()
     return SINK
 
 
 def times(port, requests):
-    """In µs, from the first byte that the client sends to the first and to the last one that the upstream gets."""
+    """Returns the times, in µs, from the first byte that the client sends to the first and last bytes that the upstream gets."""
     with on_core(MOCK):
         return one_by_one(port, requests)
 

@@ -33,7 +33,7 @@ def read(target, **options):
 
 
 def checked(target, streams, requests=1, **_):
-    """As `read`, by `toolwire bench`, which checks every stream against the rules of its dialect."""
+    """Like `read`, but with `toolwire bench`, which checks every stream against the rules of its dialect."""
     body, out = WORK / "prompts.jsonl", WORK / "bench.json"
     body.write_text(json.dumps(target.body) + "\n")
     command = [ARGS.toolwire, "bench", "--target", f"it=http://127.0.0.1:{target.port}/v1", "--prompts", body]
@@ -52,8 +52,8 @@ def checked(target, streams, requests=1, **_):
 
 
 def cost(target, **options):
-    """The client's measurements and the target's CPU time."""
-    # The mock generates a response on the first request for it, so that is done before measuring.
+    """Returns the client's measurements and the target's CPU time."""
+    # The mock generates a response when it is first requested, so that happens before the measurement.
     read(target, streams=1, hold=not target.warms_up)
     before = cpu_ns(target.pid) if target.process else 0
     reading = checked if ARGS.bench and not options.get("stagger_us") else read
@@ -99,7 +99,7 @@ def calls_per_token(target, name, streams, requests, *options):
 
 
 def memory(target, streams):
-    """Memory of `streams` streams that are held open, and their CPU time at one token every 2 s each."""
+    """Measures the memory of `streams` open streams, and their CPU time at one token every 2 s each."""
     read(target, streams=1, hold=True)
     time.sleep(0.3)
     idle, before = pss_kib(target.pid), cpu_ns(target.pid)

@@ -1,4 +1,4 @@
-"""Processes on a core of their own, and what they use."""
+"""Processes, each on a core of its own, and the resources that they use."""
 
 import atexit
 import contextlib
@@ -24,7 +24,7 @@ def free_port():
 
 
 def start(command, core, urgent=("chrt", "-r", "1"), **options):
-    """A process on one core, ended when this one ends. With `--rt`, `urgent` gives it precedence."""
+    """Starts a process on one core. It ends when this process ends. With `--rt`, `urgent` gives it precedence."""
     prefix = ["taskset", "-c", str(core), *(urgent if ARGS.rt else ())]
     process = subprocess.Popen(prefix + [str(part) for part in command], start_new_session=True, **options)
     RUNNING.append(process)
@@ -33,7 +33,7 @@ def start(command, core, urgent=("chrt", "-r", "1"), **options):
 
 @contextlib.contextmanager
 def on_core(core):
-    """This thread on one core meanwhile, in the class of the processes."""
+    """Runs this thread on one core in the meantime, in the same scheduling class as the processes."""
     cores, scheduler, parameter = os.sched_getaffinity(0), os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setaffinity(0, {core})
     if ARGS.rt:
@@ -65,7 +65,7 @@ def stop_all():
 
 
 def wait_for(port, limit=10):
-    """Waits until something listens on the port, at most `limit` seconds."""
+    """Waits until something listens on the port, for at most `limit` seconds."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         try:
@@ -77,7 +77,7 @@ def wait_for(port, limit=10):
 
 
 def family(pid):
-    """A process and all its descendants."""
+    """Returns the ids of a process and all its descendants."""
     found = [pid]
     for one in found:
         try:

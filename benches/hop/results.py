@@ -13,12 +13,12 @@ def percentile(values, share):
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
-# The latency added to that of a direct connection: of the first token, and of each token.
+# The latency added to that of a direct connection, for the first token and for each token.
 ADDED = {"added_ttft": "ttft_p50", "added_p50": "transit_p50"}
 
 
 def summary(rounds, tooled):
-    """Rounds of `{scenario: {target: figures}}` → the same with medians, and ratios to the yardsticks.
+    """Converts rounds of `{scenario: {target: figures}}` to one such dictionary with medians, and ratios to the yardsticks.
 
     Targets in `tooled` declare tools in their requests, and are compared with yardsticks that forward the same requests.
     """
@@ -42,12 +42,12 @@ def summary(rounds, tooled):
 
 
 def yardstick(row, to, target, tooled):
-    """The figures of `to` for requests like the target's."""
+    """Returns the figures of `to` for requests like the target's."""
     return target in tooled and row.get(f"{to}-tools") or row.get(to, {})
 
 
 def with_added(row, tooled):
-    """The row, with the latency that each target adds to the direct connection."""
+    """Returns the row, extended with the latency that each target adds to the direct connection."""
     result = {}
     for target, figures in row.items():
         direct = yardstick(row, "direct", target, tooled)

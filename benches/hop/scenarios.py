@@ -1,4 +1,4 @@
-"""Scenarios: name → figures of one target in one round."""
+"""Scenarios. Each measures one target in one round, and returns its figures by scenario name."""
 
 import resource
 
@@ -15,7 +15,7 @@ def lone(target):
 
 
 def first(target):
-    """Short responses, one after the other: the time to the first token."""
+    """Short responses, one after the other, for the time to the first token."""
     MOCKED.play("--tokens", "3", "--pace", "1ms")
     return {"first": cost(target.up(), streams=1, requests=300)}
 
@@ -39,7 +39,7 @@ def growth(target):
 
 
 def flood(target):
-    """Without a pace: sixteen frames per write, as a fast server sends them, and one per write."""
+    """Responses without a pace: with sixteen frames per write, as a fast server sends them, and with one."""
     figures = {}
     for burst in ("16", "1"):
         MOCKED.play("--tokens", str(target.flood), "--pace", "none", "--burst", burst)
@@ -68,7 +68,7 @@ def held(target):
     if not target.command:
         return {}
     figures = {}
-    # Two sockets per stream, and some in reserve.
+    # Each stream needs two sockets. Some sockets are kept in reserve.
     most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000) // 2
     for streams in (200, min(target.most_streams, most)):
         MOCKED.play("--tokens", "1000", "--pace", "2s")
@@ -88,7 +88,7 @@ def syscalls(target):
 
 
 def tls(target):
-    """`spread` over TLS, on connections that are open already: a handshake costs as much as thousands of tokens."""
+    """`spread` over TLS, on connections that are already open, because a handshake costs as much as thousands of tokens."""
     if target.name.partition("-")[0] not in ("nginx", "toolwire"):
         return {}
     figures = {}
@@ -102,7 +102,7 @@ def tls(target):
 
 
 def large(target):
-    """Requests of 250 KB with 40 tools: when the upstream gets their first byte, and their last."""
+    """Requests of 250 KB with 40 tools: how long it takes until the upstream gets their first byte, and their last."""
     if not target.command:
         return {}
     begun = target.started(large_requests.sink().port)

@@ -1,7 +1,8 @@
-"""The same targets over TLS: certificates, and the HAProxy that speaks TLS for the client and the mock.
+"""The same targets over TLS: certificates, and an HAProxy that speaks TLS for the client and the mock.
 
-Reader and mock know neither TLS nor HTTP/2, so that they stay as cheap as they are. HAProxy adds both on their core: in front of
-the target it turns the reader's connections into TLS (or HTTP/2 over TLS), and behind it it ends the target's TLS.
+Reader and mock support neither TLS nor HTTP/2, so that they stay as cheap as they are. HAProxy, which runs on their core, adds
+both: in front of the target, it converts the reader's connections to TLS (or HTTP/2 over TLS). Behind the target, it terminates
+TLS.
 """
 
 import subprocess
@@ -12,7 +13,7 @@ from processes import MOCK, free_port, start, stop, wait_for
 
 
 class Mode(NamedTuple):
-    # How the client reaches the target: None is plain HTTP/1.1.
+    # How the client reaches the target. None means plain HTTP/1.1.
     client: str | None = None
     # Whether the target reaches its upstream over TLS.
     upstream: bool = False
@@ -30,7 +31,7 @@ CERT, KEY, BOTH = WORK / "cert.pem", WORK / "key.pem", WORK / "both.pem"
 
 
 def certificate():
-    """Makes the certificate of all servers, once."""
+    """Creates the certificate of all servers, unless it exists."""
     if CERT.exists():
         return
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext".split()
@@ -41,7 +42,7 @@ def certificate():
 
 
 class Shell:
-    """TLS around one target. `front` is where the client connects, `back` where the target connects."""
+    """TLS around one target. The client connects to `front`, and the target connects to `back`."""
 
     def __init__(self, mode, target, mock):
         certificate()

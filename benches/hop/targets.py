@@ -29,7 +29,7 @@ WITH_TOOLS = PLAIN | {"tools": TOOLS}
 
 
 class Mock:
-    """`toolwire mock --generate` on a port that is configured in the targets."""
+    """`toolwire mock --generate`, on the port that the targets are configured with."""
 
     def __init__(self, port):
         self.port, self.process, self.options = port, None, None
@@ -57,11 +57,11 @@ class Target:
     # Additional headers of requests, and environment variables of the process.
     headers = {}
     environment = {"TOOLWIRE_LOG": "warn"}
-    # Tokens of a response without a pace, and streams that are held open: slow targets override these with
-    # lower values.
+    # The tokens of a response without a pace, and the number of streams that are held open. Slow targets override
+    # them with lower values.
     flood = 50_000
     most_streams = 10_000
-    # Whether the response before a measurement is read to its end.
+    # Whether to read the response before a measurement to its end.
     warms_up = False
 
     def __init__(self, name, command, body=PLAIN, version=None):
@@ -81,7 +81,7 @@ class Target:
             self.process = start(command, TARGET, stdout=log, stderr=log, env=around, **options)
 
     def started(self, upstream):
-        """Another process of this target, with another upstream than the mock."""
+        """Starts another process of this target, with an upstream other than the mock."""
         other = Target(f"{self.name}-other", lambda port, _: self.command(port, upstream), self.body)
         return other.up()
 
@@ -96,7 +96,7 @@ class Target:
 
     @property
     def twin(self):
-        """The name of the same target without tools; `None` if this is not a target with tools."""
+        """Returns the name of the same target without tools. `None` if this target has no tools."""
         return self.name.removesuffix("-tools") if self.name.endswith("-tools") else None
 
     @property
@@ -200,7 +200,7 @@ def relay(name):
 
 
 def toolwire(name, program):
-    """The targets of one toolwire: frames forwarded unchanged, and detection on in both dialects."""
+    """Returns the targets for one toolwire: with frames forwarded unchanged, and with detection in both dialects."""
     return [
         Target(f"{name}-verbatim", serving(program, "chat"), PLAIN),
         Target(f"{name}-chat", serving(program, "chat"), WITH_TOOLS),
@@ -234,14 +234,14 @@ upstream = "mock"
 
 
 def other(name, text):
-    """Any other gateway, described on the command line."""
+    """Any other gateway, given on the command line."""
     return Target(f"other:{name}", lambda port, upstream: [
         part.format(port=port, upstream=upstream) for part in text.split()
     ])
 
 
 def packaged(name, command, program, *more):
-    """A proxy from a system package, if it is installed. `more` are the names of the same with tools."""
+    """A proxy from a system package, if it is installed. `more` names targets that also get requests with tools."""
     if not Path(program).exists():
         print(f"{name} is missing (apt-get install {name}): left out", file=sys.stderr)
         return []

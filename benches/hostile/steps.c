@@ -1,8 +1,8 @@
-/* Counts the steps of a program, for `.ci/linear`: basic blocks that are entered (the compiler puts a call of
- * __sanitizer_cov_trace_pc into each), and what libc does in blocks of 32 bytes (the linker puts __wrap_NAME in the place
- * of NAME).
+/* Counts the steps of a program, for `.ci/linear`. A step is a basic block that is entered (the compiler inserts a call to
+ * __sanitizer_cov_trace_pc into each), or a block of 32 bytes that a libc function processes (the linker replaces NAME with
+ * __wrap_NAME).
  *
- * The count lies in a file that the program maps, so that Rust code can read it without unsafe code. One thread counts.
+ * The count is in a file that the program maps, so that Rust code can read it without unsafe code. Only one thread counts.
  */
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ void *__wrap_memset(void *to, int value, size_t bytes) {
     return __real_memset(to, value, bytes);
 }
 
-/* All of it, although they may stop early. */
+/* Counts all bytes, although these functions may stop early. */
 int __real_memcmp(const void *left, const void *right, size_t bytes);
 int __wrap_memcmp(const void *left, const void *right, size_t bytes) {
     *steps += BLOCKS(bytes);
@@ -64,7 +64,7 @@ int __wrap_bcmp(const void *left, const void *right, size_t bytes) {
     return __real_bcmp(left, right, bytes);
 }
 
-/* All of it, although it may grow in place. */
+/* Counts all bytes, although the block may grow in place. */
 void *__real_realloc(void *block, size_t bytes);
 void *__wrap_realloc(void *block, size_t bytes) {
     *steps += BLOCKS(bytes);

@@ -1,4 +1,4 @@
-"""Every response is accounted for: complete, failed as it had to, left by its client, or wrong."""
+"""Accounts for every response: it is complete, failed as it had to, was left by its client, or is wrong."""
 
 import json
 import sys
@@ -8,9 +8,9 @@ from answers import CUTS, EVERYWHERE, STATUSES, turns
 from configuration import FEW
 from dialects import hermes, qwen3_coder
 
-# An outage of an upstream reaches this far beyond its time: until targets are asked again.
+# The effects of an outage last for this many seconds after its end, until targets are tried again.
 AFTER = 4
-# Of each reason.
+# Maximum number of examples for each reason.
 EXAMPLES = 5
 
 
@@ -47,7 +47,7 @@ class Accounts:
 
 
 def example(exchange, reason):
-    """What somebody needs to find out what went wrong."""
+    """Returns what someone needs to find out what went wrong."""
     return {
         "why": reason, "tag": exchange.answer.tag, "turn": exchange.turn, "model": exchange.model.name,
         "api": type(exchange.stream).__name__, "manner": exchange.manner, "status": exchange.status,
@@ -58,7 +58,7 @@ def example(exchange, reason):
 
 
 def judged(exchange, outages):
-    """The verdict on an exchange and the reason for it."""
+    """Returns the verdict on an exchange, and the reason for it."""
     content = fault_of_content(exchange)
     if content:
         return "wrong", content
@@ -73,16 +73,16 @@ def judged(exchange, outages):
 
 
 def must_fail(exchange):
-    """Whether the answer was cut in a way that no other target can make up for."""
+    """Whether the answer breaks off in a way that no other target can make up for."""
     answer = exchange.answer
     return answer.fate != "whole" and answer.where == EVERYWHERE and exchange.turn == 0
 
 
 def explained(exchange, outages):
-    """Why this exchange may fail; `None` if it may not."""
+    """Returns why this exchange may fail. `None` if it may not."""
     answer, outcome = exchange.answer, exchange.outcome
     if outcome == "aborted":
-        # Only a client that is given up gets no error in its API.
+        # Only a client that toolwire gives up on gets no error in the format of its API.
         return "the client stopped reading" if exchange.manner == "stops" else None
     if outcome == "refused" and exchange.status == 429 and exchange.key == FEW:
         return "limit of the key"
@@ -95,7 +95,7 @@ def explained(exchange, outages):
         if answer.at > 0 or answer.fate in CUTS:
             return f"scripted {answer.fate} of one target"
         if answer.fate == "400":
-            # A request that is wrong is wrong everywhere.
+            # An invalid request is invalid at every target.
             return "scripted 400"
     for outage in outages:
         begun = outage.began <= exchange.ended
@@ -106,7 +106,7 @@ def explained(exchange, outages):
 
 
 def expected(exchange):
-    """Text and calls that reach the client of a whole answer."""
+    """Returns the text and the calls that the client of a complete answer gets."""
     all_ = turns(exchange.answer)
     if exchange.answer.kind == "mixed":
         all_ = all_[exchange.turn:exchange.turn + 1]
@@ -115,7 +115,7 @@ def expected(exchange):
 
 
 def fault_of_content(exchange):
-    """What is wrong with what the client has read; `None` if it is what was sent, or the beginning of it."""
+    """Returns what is wrong with what the client has read. `None` if it has read what was sent, or a prefix of it."""
     stream = exchange.stream
     text, calls = expected(exchange)
     got = " ".join("".join(stream.text).split())
@@ -142,7 +142,7 @@ def fault_of_content(exchange):
 
 
 def is_begun(answer, text):
-    """Whether this is the beginning of a call as a model writes it, which stays text if the answer breaks off there."""
+    """Whether this is the beginning of a call as a model writes it. It stays text if the answer breaks off there."""
     calls = [call for turn in turns(answer) for call in turn.calls]
     sources = (" ".join(write(*call).split()) for call in calls for write in (hermes, qwen3_coder))
     return any(source.startswith(text) for source in sources)

@@ -1,5 +1,5 @@
-"""What an answer says. It follows from the tag in its request alone, so the upstream that writes it and the client that
-checks it agree without having met.
+"""The content of an answer. It depends only on the tag in the request, so the upstream that writes the answer and the
+client that checks it agree without communicating.
 """
 
 import re
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
 
 
 def requested(body):
-    """The answer that a request to an upstream asks for: its last tag; `None` without one."""
+    """Returns the answer that a request to an upstream asks for, according to its last tag. `None` if it has no tag."""
     found = TAG.findall(body)
     if not found:
         return None
@@ -69,7 +69,7 @@ def client_result(answer):
 
 
 def turns(answer):
-    """The turns of the model for one answer: each ends with calls, or with the answer's end."""
+    """Returns the turns of the model for one answer. Each ends with calls, or with the end of the answer."""
     count = {"hop": 2, "hops": 3, "mixed": 2}.get(answer.kind, 1)
     each = answer.tokens // count
     result = []
@@ -86,13 +86,13 @@ def turns(answer):
 
 
 def written(answer, number):
-    """A call of the client's tool."""
+    """A call to the client's tool."""
     content = " ".join(f"{answer.id}.{number}.{word}" for word in range(12))
     return "write_file", {"path": f"/{answer.id}/{number}.txt", "content": f'"{content}"\n'}
 
 
 def turn_of(answer, body):
-    """Which turn a request to an upstream asks for, and what is wrong with the request."""
+    """Returns which turn a request to an upstream asks for, and what is wrong with the request."""
     last = len(turns(answer)) - 1
     has = [hosted_result(answer, turn).encode() in body for turn in range(last)]
     turn = sum(has)
@@ -109,7 +109,7 @@ def turn_of(answer, body):
 
 
 def fails_in(answer, turn, process):
-    """The token of this turn before which the answer fails; `None` if it does not."""
+    """Returns the token of this turn before which the answer fails. `None` if it does not fail in this turn."""
     if answer.fate == "whole" or answer.where not in (EVERYWHERE, process):
         return None
     each = answer.tokens // len(turns(answer))

@@ -14,11 +14,11 @@ PARAMETERS = {
 
 
 class Stream:
-    """What a client has read of one response. `end` is `complete` or `error` once the stream said so."""
+    """What a client has read of one response. `end` is `complete` or `error` once the stream has said so."""
 
     def __init__(self):
         self.text, self.calls, self.end, self.finish, self.message, self.id = [], {}, None, None, "", None
-        # The keys of `calls` that the API has called finished.
+        # The keys of the calls that the API has declared complete.
         self.closed = set()
 
     def call(self, key, id=None, name=None, arguments=""):
@@ -30,11 +30,11 @@ class Stream:
         self.end, self.message = "error", str(message)
 
     def spoken(self):
-        """The calls as (name, arguments); arguments that are not JSON are the text."""
+        """Returns the calls as (name, arguments). Arguments that are not JSON are returned as text."""
         return [(call["name"], parsed("".join(call["arguments"]))) for call in self.calls.values()]
 
     def event(self, data):
-        """Takes the data of one event."""
+        """Processes the data of one event."""
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class Chat(Stream):
         return {"tool_calls": True, "stop": False}.get(self.finish)
 
     def history(self, answer):
-        """The request's messages after this response, with results of its calls."""
+        """Returns the history after this response: the question, the response, and the results of its calls."""
         calls = [
             {"id": call["id"], "type": "function",
              "function": {"name": call["name"], "arguments": "".join(call["arguments"])}}

@@ -1,4 +1,4 @@
-"""The clients: each sends one request after the other, in changing ways, and hands every outcome to the accounts."""
+"""The clients: each sends one request after the other, in varying ways, and reports every outcome to the accounts."""
 
 import asyncio
 import random
@@ -10,16 +10,16 @@ from configuration import FEW, FEW_STREAMS, KEY, MODELS, PROCESSES
 from http1 import Broken, Connection, frames
 
 RESPONSES_LIMIT = 240
-# Of clients that must not take much ahead. With less than the largest packet of the loopback interface, 64 KiB, the kernel's timers would
-# decide how fast a slow client is.
+# For clients that must not read far ahead. If a slow client's buffer were smaller than the largest packet of the loopback
+# interface, 64 KiB, the kernel's timers would determine how fast the client is.
 RECEIVE_BUFFERS = {"slow": 1 << 18, "stops": 1 << 14}
 SLOW_BYTES_PER_SECOND = 48 << 10
-# Longer than `write_timeout` in the configuration.
+# In seconds. Longer than `write_timeout` in the configuration.
 STOPPED = 45
 
 
 class Exchange:
-    """One request and what came of it."""
+    """One request and its outcome."""
 
     def __init__(self, answer, model, stream, manner, key, turn=0):
         self.answer, self.model, self.stream, self.manner, self.key, self.turn = answer, model, stream, manner, key, turn
@@ -92,7 +92,7 @@ class Clients:
     async def session(self, dice, connection, number):
         answer, model, manner = self.chosen(dice, number)
         api = dice.choice(list(apis.KNOWN))
-        # The first clients share a key that has fewer streams than they are.
+        # The first clients share a key that allows fewer streams than there are such clients.
         key = FEW if number < 2 * FEW_STREAMS else KEY
         exchange = await self.asks(connection, api, answer, model, manner, key)
         if exchange.outcome != "complete":

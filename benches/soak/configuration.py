@@ -6,7 +6,7 @@ PROCESSES = 4
 DIALECTS = ("chat", "lumo", "lumo1", "hermes", "qwen", "completions", "messages", "responses", "gemini", "ollama")
 
 KEY, FEW, ADMIN = "soak-key", "soak-key-of-few", "soak-admin"
-# What the key FEW allows, and the upstream of the model `narrow`.
+# Maximum number of streams for the key FEW, and for the upstream of the model `narrow`.
 FEW_STREAMS, NARROW = 5, 20
 
 
@@ -22,7 +22,7 @@ TARGETS = {
 }
 WEIGHTED = {"spread": {"responses-0": 2, "chat-1": 1, "lumo1-2": 1, "messages-3": 1}}
 FAILOVER = [Model(name, tuple(range(PROCESSES))) for name in (*TARGETS, *WEIGHTED)]
-# Failover has a quarter of the requests.
+# Failover gets a quarter of the requests.
 MODELS = SINGLE + FAILOVER * 4 + [Model("narrow", (0,))]
 
 TEMPLATE = """\
@@ -39,7 +39,7 @@ TEMPLATE = """\
 
 
 def written(folder, port, upstreams, store, variant=0):
-    """Writes the configuration. A `variant` above 0 differs in ways that no response in progress may notice."""
+    """Writes the configuration. A `variant` above 0 differs only in ways that no response in progress may notice."""
     (folder / "template.jinja").write_text(TEMPLATE)
     parts = [top(folder, port, store, variant)]
     for process, upstream in enumerate(upstreams):

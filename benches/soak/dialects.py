@@ -1,4 +1,4 @@
-"""The upstreams' dialects: the frames of one turn, and how each says that it failed."""
+"""The upstreams' dialects: the frames of one turn, and how each dialect reports a failure."""
 
 import json
 
@@ -21,7 +21,7 @@ def line(value):
 
 
 class Dialect:
-    """`frames` gives three lists: the beginning, a frame for each token or piece of a call, and the end."""
+    """`frames` returns three lists: the beginning, a frame for each token or piece of a call, and the end."""
 
     content_type = "text/event-stream"
 
@@ -71,7 +71,7 @@ def qwen3_coder(name, arguments):
 
 
 def in_text(turn, write):
-    """The turn with its calls as text."""
+    """Returns the turn with its calls as text."""
     text = "".join("\n" + write(name, arguments) for name, arguments in turn.calls)
     return Turn(turn.tokens + pieces(text), [])
 
@@ -217,7 +217,7 @@ class Ollama(Dialect):
         return {"error": "soak: scripted"}
 
 
-# By the first segment of the path that an upstream has in the configuration.
+# By the first segment of the upstream's path in the configuration.
 KNOWN = {
     "chat": Chat(),
     "lumo": Lumo(),

@@ -1,4 +1,4 @@
-"""Faults from outside, by a schedule that follows from the seed."""
+"""Faults from outside. Their schedule is derived from the seed."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from http1 import asked
 
 
 class Outage:
-    """A time in which responses may fail: of one upstream process, or of the store (`process` is `None`)."""
+    """A period in which responses may fail: those of one upstream process, or of the store (`process` is `None`)."""
 
     def __init__(self, what, process=None):
         self.what, self.process = what, process
@@ -33,7 +33,7 @@ class Faults:
         self.log, self.broken_rules, self.variant, self.under_way = [], [], 0, None
 
     async def run(self):
-        """One fault after the other, about four in a minute. Each kind occurs before any occurs twice."""
+        """Causes one fault after the other, about four per minute. Each kind occurs once before any occurs again."""
         kinds = [self.kill, self.pause, self.reload, self.reload_invalid]
         if self.stage.has_store_process:
             kinds.append(self.restart_store)
@@ -50,7 +50,7 @@ class Faults:
         self.log.append({"seconds": round(began - self.stage.began, 1), "what": what})
 
     async def ends(self, schedule):
-        """Ends the schedule, but not a fault that is under way: what was killed is started again."""
+        """Ends the schedule, but completes a fault that is under way: what was killed is started again."""
         schedule.cancel()
         if self.under_way is not None:
             await self.under_way
@@ -66,7 +66,7 @@ class Faults:
         return f"upstream {process} killed and started again"
 
     async def pause(self):
-        """Nothing may fail for it: it is shorter than every timeout."""
+        """Pauses an upstream. No response may fail because of it, since the pause is shorter than every timeout."""
         process = self.dice.randrange(configuration.PROCESSES)
         pid = self.stage.upstreams[process].pid
         os.kill(pid, signal.SIGSTOP)
@@ -100,7 +100,7 @@ class Faults:
         return "an invalid file, and back"
 
     async def becomes(self, name, limit=15):
-        """Whether a model of this name is listed within `limit` seconds."""
+        """Waits until a model of this name is listed, for at most `limit` seconds. Returns whether it is."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             status, body = await asked(self.stage.port, "/v1/models", configuration.KEY)

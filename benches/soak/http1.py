@@ -52,7 +52,7 @@ class Connection:
         return int(lines[0].split(" ")[1]), headers
 
     async def data(self, headers):
-        """The pieces of a body; ends when the body does, and raises if the connection ends before."""
+        """Yields the pieces of a body. Ends when the body does, and raises if the connection ends before that."""
         try:
             if "content-length" in headers:
                 yield await self.reader.readexactly(int(headers["content-length"]))
@@ -80,7 +80,7 @@ class Connection:
 
 
 async def asked(port, path, key="none", method="GET"):
-    """The status and body of a small request of its own."""
+    """Returns the status and the body of a small request on its own connection."""
     connection = Connection()
     await connection.open(port)
     try:
@@ -92,7 +92,7 @@ async def asked(port, path, key="none", method="GET"):
 
 
 def frames(buffer):
-    """The data of the events that are complete in `buffer` (a bytearray), which keeps the rest."""
+    """Returns the data of the complete events in `buffer` (a bytearray), and leaves the remainder in it."""
     found = []
     while (end := buffer.find(b"\n\n")) >= 0:
         data = [line[5:].strip() for line in bytes(buffer[:end]).split(b"\n") if line.startswith(b"data:")]

@@ -2,15 +2,16 @@
 
 from watch import line_through
 
-# Growth of memory over the second half of a run: of the larger of both.
+# Allowed growth of memory over the second half of a run: the larger of a share and an amount.
 GROWTH_SHARE, GROWTH_KIB = 0.04, 6 << 10
-# Seconds that half a run must have for this rule: before, what is kept (stored responses, turns) is still being filled.
+# Minimum length of half a run, in seconds, for this rule. In a shorter run, stored responses and turns would still be
+# accumulating.
 SETTLED = 240
 
 
 def memory(samples):
-    """Growth by the line through the second half of the samples under load, in KiB. Memory rises and falls with the faults, so the
-    line has an error; what it has surely grown by is two standard errors less.
+    """Returns the growth of memory in KiB, from a line fitted to the second half of the samples under load. Memory rises
+    and falls with the faults, so the line has an error. The growth that is certain is two standard errors less.
     """
     half = samples[len(samples) // 2:]
     if len(half) < 3:
@@ -26,7 +27,7 @@ def memory(samples):
 
 
 def broken_rules(accounts, start, load, end, ledgers, exit_status, others):
-    """What a run must not show, in words."""
+    """Returns the rules that the run has broken, in words."""
     rules = list(others)
     wrong = accounts.verdicts["wrong"]
     if wrong:

@@ -1,4 +1,4 @@
-"""The processes of a run: toolwire, the upstreams, and a store if it is to be one of its own."""
+"""The processes of a run: toolwire, the upstreams, and a store if the run has its own."""
 
 import asyncio
 import os
@@ -93,7 +93,7 @@ class Stage:
         return [await asked(port, "/ledger") for port in self.upstream_ports]
 
     def stop(self):
-        """Ends what was started; the exit status of toolwire, which gets the time to end by itself."""
+        """Ends all processes. Returns the exit status of toolwire, which gets time to shut down by itself."""
         for process in self.upstreams + [self.redis]:
             if process is not None and process.poll() is None:
                 process.kill()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""One upstream process: every dialect on one port, at one token per tick. `run` kills it and starts it again.
+"""One upstream process. It serves every dialect on one port, at one token per tick. `run` kills it and starts it again.
 
     upstream.py PORT NUMBER PACE
 
-GET /ledger says what it has done since it was started.
+GET /ledger returns what it has done since it was started.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import answers
 from dialects import KNOWN
 
 PORT, NUMBER, PACE = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-# `open` are answers in progress; `left` were broken off by toolwire; `faulty` are requests that lack something.
+# `open` are answers in progress, `left` those that toolwire broke off, and `faulty` requests that lack something.
 LEDGER = {"whole": 0, "calls": 0, "failed": 0, "left": 0, "open": 0, "faulty": 0, "untagged": 0}
 FAULTY = []
 
@@ -33,7 +33,7 @@ async def serve(reader, writer):
 
 
 async def exchange(reader, writer):
-    """One request; whether the connection goes on."""
+    """Handles one request. Returns whether the connection stays open."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, path, _ = head[0].split(" ")
     length = next((int(one.split(":")[1]) for one in head if one.lower().startswith("content-length:")), 0)

@@ -16,7 +16,7 @@ ROUTES = r'route="(chat_completions|messages|responses)"'
 
 
 def descriptors(pid):
-    """Open descriptors: sockets, and all others."""
+    """Returns the number of open sockets, and of all other open descriptors."""
     sockets = others = 0
     for one in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -42,7 +42,7 @@ def cpu_seconds(pid):
 
 
 async def metrics(port):
-    """Sums of the metrics, by name. `responses` are the requests that clients of models have made."""
+    """Returns the sums of the metrics, by name. `responses` is the number of requests by clients of models."""
     _, body = await asked(port, "/metrics")
     sums = {}
     for line in body.decode().splitlines():
@@ -79,7 +79,7 @@ class Watch:
 
 
 def line_through(points):
-    """Slope of the line with the least squares, and the standard error of this slope. Takes three points or more."""
+    """Returns the slope of the least-squares line and its standard error. Needs at least three points."""
     count = len(points)
     x, y = sum(one[0] for one in points) / count, sum(one[1] for one in points) / count
     below = sum((one[0] - x) ** 2 for one in points)

@@ -1,4 +1,4 @@
-"""An MCP server for tests, on stdio or HTTP. Its argument says how it misbehaves. Only Python's standard library."""
+"""An MCP server for tests, on stdio or HTTP. Its argument selects how it misbehaves. It needs only Python's standard library."""
 
 import http.server
 import json
@@ -10,12 +10,12 @@ import time
 MODE = sys.argv[1]
 COUNTER = sys.argv[2] if len(sys.argv) > 2 else None
 LOCK = threading.Lock()
-# A call was cancelled; the tools have changed.
+# Set when a call was cancelled, and when the tools have changed.
 CANCELLED, CHANGED = threading.Event(), threading.Event()
 
 
 def count():
-    """Counts starts or lists in a file, and returns how many there were."""
+    """Counts a start or a list in a file, and returns the number so far."""
     with open(COUNTER, "a+") as file:
         file.write("x")
         file.flush()
@@ -52,7 +52,7 @@ def tools(params):
 
 
 def hostile_tools():
-    """Tools that no client should take as they are. Those with an `ok` in their names are harmless."""
+    """Tools that no client should accept unchanged. Those with `ok` in their names are harmless."""
     names = ["", "a\nb", "a\0b", "x" * 129, "ok-first", "ok-first", "ok ünïcode/../name", "s__ok", "ok__", "{ok}"]
     large = tool("large", inputSchema={"type": "object", "description": "x" * (1 << 20)})
     deep = tool("deep", inputSchema=json.loads('{"a":' * 100 + "{}" + "}" * 100))
@@ -85,7 +85,7 @@ def call(params):
 
 
 def answer(message):
-    """The result or error for a request; None for what is not one."""
+    """Returns the result or the error for a request. None for messages that are not requests."""
     method, params = message.get("method"), message.get("params")
     if "id" not in message or method is None:
         return None
@@ -145,7 +145,7 @@ def prepare():
 
 
 def before(message):
-    """What is sent before the answer to a request."""
+    """Sends what precedes the answer to a request."""
     method = message.get("method")
     if MODE == "changing" and method == "notifications/initialized":
         threading.Thread(target=change_for_ever, daemon=True).start()
@@ -171,7 +171,7 @@ def before(message):
 
 
 def write_reply(message, reply):
-    """The answer, with others that nobody asked for."""
+    """Writes the answer, along with answers to requests that were never sent."""
     is_call = message.get("method") == "tools/call"
     if MODE == "other-ids" and is_call:
         for id in (reply["id"] + 1, -1, "x", None, 0.5):
@@ -227,7 +227,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def refusal(self, message):
-        """How a server refuses a session that it does not know. A session is forgotten after its first call."""
+        """Returns how the server rejects a session that it does not know. It forgets a session after its first call."""
         shown, method = self.headers["Mcp-Session-Id"], message["method"]
         if method == "initialize":
             return None

@@ -1,9 +1,9 @@
--- Admits a client's request. A request that is refused changes nothing.
--- KEYS: the client's state, its leases by time of expiry, its month.
+-- Admits a client's request. A refused request changes nothing.
+-- KEYS: the client's state; its leases, by expiry time; its month.
 -- ARGV: the lease ("" if there is none); limits ("" for no limit) on responses in progress, requests per minute, tokens per minute
--- and tokens per month; the tokens that the request takes; the seconds for which a lease, the state and the month are kept.
--- Returns a code; the time to wait; the times until the requests and the tokens are full again; the time at which the tokens are
--- full again on the server's clock (all in microseconds); and the counts of the month.
+-- and tokens per month; the tokens that the request takes; the lifetimes of a lease, of the state and of the month, in seconds.
+-- Returns a code; the time to wait; the times until the limits on requests and tokens are fully available again; the time on the
+-- server's clock at which the tokens are fully available again (all in microseconds); and the counts of the month.
 local state, leases, month = KEYS[1], KEYS[2], KEYS[3]
 local lease, max_streams, max_requests = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_tokens, budget, tokens = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -1,5 +1,5 @@
--- Returns a text that instances share and its revision, or nothing if the revision is the known one.
--- KEYS: the text. ARGV: the known revision, "" if there is none.
+-- Returns a string that instances share and its revision, or nothing if the revision is the known one.
+-- KEYS: the string. ARGV: the known revision ("" if there is none).
 local kept = redis.call('HMGET', KEYS[1], 'revision', 'text')
 local revision = kept[1] or ''
 if revision == ARGV[1] then return false end

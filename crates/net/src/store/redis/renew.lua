@@ -1,5 +1,5 @@
 -- Renews leases of a client. Leases that the server has lost are restored with the tokens that they reserve.
--- KEYS: the client's state, its leases. ARGV: the seconds for which a lease and the state are kept; the leases.
+-- KEYS: the client's state; its leases. ARGV: the lifetimes of a lease and of the state, in seconds; the leases.
 local state, leases = KEYS[1], KEYS[2]
 local expires = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[1])
 for place = 3, #ARGV do
