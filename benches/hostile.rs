@@ -1,5 +1,5 @@
-//! Detects calls in texts, and translates requests, that were written to be expensive. `.ci/linear` counts the work, which
-//! must not grow faster than the input.
+//! Runs inputs that were written to be expensive: texts in which calls are detected, and requests that are translated.
+//! `.ci/linear` counts the work, which must not grow faster than the input.
 //!
 //!     hostile                          every sampled case once, one unit long (`cargo bench`, `cargo test --benches`)
 //!     hostile count CASES PART/PARTS   every PARTS-th case, in two lengths; one line of output for each run

@@ -95,7 +95,7 @@ fn arguments_that_cannot_be_repaired_reach_the_client_with_a_warning() {
                 let answer = answered(Speech::Chat, client, &rules, &call("get_weather", written), true);
                 let what = format!("{written} {client:?} {delivery:?}");
                 assert_eq!(answer.calls[0].arguments, written, "{what}");
-                // Responses has no finish reasons; the item's status shows the fault.
+                // The Responses API has no finish reasons. The item's status shows the fault.
                 let finish = if client == ClientDialect::Responses { "stop" } else { "tool_calls" };
                 assert_eq!(answer.finish.as_deref(), Some(finish), "{what}");
                 assert_eq!(answer.warnings, ["invalid_arguments"], "{what}");

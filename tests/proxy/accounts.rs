@@ -25,8 +25,8 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// Creates a session file with the tokens of `number` and additional `members`, and starts an upstream that accepts
-/// the tokens of `valid`. Returns the folder, the file and the upstream.
+/// Creates a session file with the tokens numbered `number` and additional `members`, and starts an upstream that
+/// accepts the tokens numbered `valid`. Returns the folder, the file and the upstream.
 async fn stand(number: usize, members: &Value, valid: usize) -> (TempDir, PathBuf, Proton) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lumo.json");

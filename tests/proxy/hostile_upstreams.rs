@@ -273,7 +273,7 @@ fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     bodies
 }
 
-/// Reads the answer like a client of the API at `path`, which panics on anything that the API does not allow.
+/// Reads the answer like a client of the API at `path`. Panics on anything that the API does not allow.
 fn read(path: &str, (status, body): (u16, String), stream: bool) -> Answer {
     let body = body.as_bytes();
     match (path, stream && status == 200) {

@@ -98,7 +98,7 @@ async fn every_hop_is_prefilled() {
     assert_eq!(asked.iter().map(|request| begun(request).is_some()).collect::<Vec<_>>(), [true, true]);
 }
 
-/// Servers reject two consecutive assistant turns at the end, and the client wants its own turn continued.
+/// Servers reject two consecutive assistant turns at the end of a request, and the client wants its own turn continued.
 #[tokio::test]
 async fn turn_that_the_client_has_begun_is_not_begun_again() {
     let (upstream, asked) = model(|_| ModelAnswer::text("fine")).await;

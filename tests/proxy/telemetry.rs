@@ -45,7 +45,7 @@ impl Collector {
         format!("[telemetry]\nendpoint = \"http://{}/base/\"\n{more}\n", self.server.address)
     }
 
-    /// Stops the proxy, which exports what is left, and returns everything exported.
+    /// Stops the proxy, which exports everything not exported yet, and returns all exports.
     pub(crate) async fn after(&self, mut proxy: Proxy) -> Exported {
         proxy.stop();
         proxy.ended().await;

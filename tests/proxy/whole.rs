@@ -1,4 +1,4 @@
-//! Tests non-streaming responses, and streams that only end with their body.
+//! Tests non-streaming responses, and streams whose only end is the end of the body.
 
 use std::{sync::Arc, time::Duration};
 

@@ -26,7 +26,7 @@ pub(crate) struct Exchange {
     pub(crate) speech: Speech,
     /// The upstream's responses to further requests.
     pub(crate) later: Vec<Vec<u8>>,
-    /// Whether a client of the upstream's dialect gets frames that need no change exactly as they arrived.
+    /// Whether frames that need no change are sent to a client of the upstream's dialect exactly as they arrived.
     pub(crate) verbatim: bool,
     pub(crate) client: ClientDialect,
     /// Text that starts the model's response, sent with each request.

@@ -53,7 +53,7 @@ pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-/// Parses arguments and normalizes their numbers. Text that is not JSON becomes a string that says so.
+/// Parses arguments and normalizes their numbers. If the text is not JSON, returns a string that says so.
 pub fn value(arguments: &str) -> Value {
     serde_json::from_str(arguments).map_or_else(|_| Value::String(format!("no JSON: {arguments}")), numbers)
 }

@@ -55,7 +55,7 @@ impl Times {
     }
 }
 
-/// Reads the same response with all sides, which take turns.
+/// Reads the same response with all sides in turn.
 pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     let mut all = vec![Times::default(); sides.len()];
     // The first round is a warm-up. It determines how many times each side reads the response in each later round.

@@ -50,7 +50,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Maximum number of call ids that are looked up for one request. Older calls are forwarded as they are.
 const MAX_IDS: usize = 512;
 
-/// The turns of all clients that have not been completed yet.
+/// The turns that have not been completed yet, for all clients.
 pub(crate) struct DeferredTurns {
     store: Arc<dyn Store>,
     running: Mutex<HashMap<Id, watch::Receiver<()>>>,
@@ -193,7 +193,7 @@ impl fmt::Debug for DeferredTurns {
 }
 
 impl Pending {
-    /// Awaits `running`, and repeats the announcement to other instances meanwhile.
+    /// Awaits `running`, and repeats the announcement to other instances in the meantime.
     pub(crate) async fn during<T>(&self, running: impl Future<Output = T>) -> T {
         let mut running = pin!(running);
         loop {

@@ -98,14 +98,14 @@ pub struct ToolError {
     pub(crate) message: String,
     /// Whether the same call may succeed later.
     pub(crate) is_retryable: bool,
-    /// When the provider will accept requests again, if it said so.
+    /// When the provider will accept requests again, if it states that.
     pub(crate) retry_after: Option<Duration>,
     /// Whether nothing was sent to the provider, so that even a call with side effects can be repeated.
     pub(crate) is_unsent: bool,
 }
 
 impl ToolError {
-    /// Creates an error that can be retried if its code says so.
+    /// Creates an error. Its code determines whether it can be retried.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,

@@ -383,7 +383,7 @@ impl HostedTurn {
         let (content, note, details, images) = match result {
             Ok(output) => {
                 let Output { content, summary, details, images, is_error } = Output::clone(&output);
-                // Not all dialects can mark a result as an error, so the text says so.
+                // Not all dialects can mark a result as an error, so its text reports the error.
                 let content = match is_error {
                     true => ToolError::reported(content).content(&call.name),
                     false => content,

@@ -19,7 +19,7 @@ fn taught() -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().filter(|format| format.teach.is_some())
 }
 
-/// Detection of a format by itself, and together with the automatically detected formats.
+/// Detection of only this format, and of this format together with the automatically detected ones.
 fn detects(format: &Format) -> [Detect; 2] {
     [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])]
 }

@@ -22,7 +22,7 @@ fn taught_example_is_the_example_of_the_format() {
     for (format, teach) in taught() {
         let plain = |text: &str| text.replace([' ', '\''], "").replace('"', "");
         let mut written = plain(&teach.form.calls(&[call("get_weather", &json!({"city": "Paris"}))]));
-        // Only this checkpoint's tags have the suffix.
+        // Only the tags of one checkpoint have the suffix.
         let example = plain(format.example).replace(":opensource", "");
         // Ignores escaping, which differs where arguments are JSON in a string.
         written = written.replace("\\", "");

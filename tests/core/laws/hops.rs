@@ -167,7 +167,7 @@ fn response_can_end_after_any_hop() {
     assert_eq!((got.text.as_str(), got.named_calls()), ("One. Two. ", vec![("a", "{\"y\":1}")]));
     assert_eq!((got.finish.as_deref(), got.done), (Some("tool_calls"), true));
     assert_eq!(got.usage.unwrap()["prompt_tokens"], 21);
-    // In any other state, these methods do nothing.
+    // Once the response has ended, these methods do nothing.
     let length = out.len();
     pipeline.end(&mut out);
     pipeline.resume(exchange.reader(), &mut out);

@@ -289,7 +289,7 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
             }
             Event::Usage(usage) => {
                 end.retain(|line: &String| !line.starts_with("usage"));
-                // Messages cannot omit counts: if they are unknown, it sends zeros.
+                // The Messages API cannot omit counts. Unknown counts are sent as zeros.
                 if (usage.input, usage.output) == (Some(0), Some(0)) {
                     continue;
                 }

@@ -41,7 +41,7 @@ const REASONING: &[&str] = &[
     "to=self",
 ];
 
-/// Formats in which only the name tells a call from text.
+/// Formats in which only the name distinguishes a call from text.
 const UNMARKED: &[&str] =
     &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
 

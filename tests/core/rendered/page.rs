@@ -5,7 +5,7 @@ use crate::rendered::scene::{Call, Group, Scene};
 #[derive(Debug, Clone)]
 enum Part {
     Text(String),
-    /// The source of calls. The flag says whether it includes the blank remainder of its last line.
+    /// The source of calls. The flag is true if the source includes the blank remainder of its last line.
     Calls(String, bool),
     Reasoning(String),
     Markup(String),

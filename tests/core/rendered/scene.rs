@@ -41,7 +41,7 @@ pub(crate) struct Carries {
 pub(crate) enum Keys {
     Any,
     Words,
-    /// Only keys in the schema, since only the schema tells the markup of a key from a string.
+    /// Only keys in the schema, since only the schema distinguishes the markup of a key from a string.
     Declared,
 }
 

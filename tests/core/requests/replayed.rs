@@ -67,7 +67,7 @@ fn call_that_lumo_ran_and_whose_result_is_lost_is_left_out() {
     let answer = json!({"role": "assistant", "content": "A.", "tool_calls": [search("x")]});
     let body = lumo(&asked(&answer, &[]));
     assert_eq!(roles(&body["messages"]), ["user", "assistant", "user"]);
-    // The client declares a tool of this name, so the call is its own and has no result yet.
+    // The client declares a tool of this name, so the call is the client's own and has no result yet.
     let mut request = asked(&answer, &[]);
     request["tools"] = json!([{"type": "function", "function": {"name": "web_search"}}]);
     assert!(lumo(&request).to_string().contains("no result"));

@@ -62,8 +62,8 @@ async fn hosted_calls_run_first_for_every_client() {
             let seen = history(plan.speech, &asked.lock().unwrap()[1]);
             let not_executed = "This call was not executed. If it is still needed, call the tool again.";
             assert_eq!(seen, [past(not_executed)], "{plan:?}");
-            // The client's history lacks the first turn. That turn had no call for the client by which it could be
-            // found again.
+            // The client's history lacks the first turn. A turn can only be found by one of its client calls, and that
+            // turn had none.
             client.add(&answer, id, true);
             let (answer, _) = plan.ask(&proxy, &client).await;
             assert_eq!((answer.text.as_str(), answer.finish.as_deref()), ("Done.", Some("stop")), "{plan:?}");

@@ -138,7 +138,7 @@ impl Recorder {
         (spans, lines)
     }
 
-    /// Waits until the request's log line has been written, then does the same as [`All::of`].
+    /// Waits until the request's log line has been written, then returns the result of [`All::of`].
     async fn ended(&self, id: &str) -> (Vec<Seen>, Vec<Seen>) {
         let ended = async {
             loop {

@@ -44,7 +44,7 @@ const OTHER: &str = "from the other";
 /// What a target says first, with characters of every UTF-8 length.
 const FIRST: &str = "first é→🙂";
 
-/// What a target does. The upstream's model has the same name.
+/// What a target does. Its model is named after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Breaks off after the head.

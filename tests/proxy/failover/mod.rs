@@ -456,8 +456,7 @@ async fn a_conversation_stays_with_its_target_and_others_are_divided() {
         assert_eq!(ask(&question, 2).await, target);
         second += usize::from(target == "t1");
     }
-    // About three in four conversations go to this target. The questions never change, so the count does not
-    // either.
+    // About three in four conversations go to this target. The questions never change, so neither does the count.
     assert!((30..60).contains(&second), "{second}");
 }
 

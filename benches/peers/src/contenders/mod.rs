@@ -19,7 +19,7 @@ pub struct Answer<'a> {
     /// toolwire's name for the format.
     pub format: &'a str,
     pub pieces: &'a [&'a str],
-    /// Whether the model stopped by itself rather than at its token limit.
+    /// Whether the model stopped on its own rather than at its token limit.
     pub stopped: bool,
 }
 

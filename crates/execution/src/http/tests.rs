@@ -252,7 +252,7 @@ async fn proxy_gets_the_checked_address_of_what_others_have_chosen() {
     assert!(requests[1].contains("\r\nhost: site.example\r\n"), "{requests:?}");
     assert!(!requests[1].contains("proxy-authorization"), "{requests:?}");
     assert_eq!(lookups.load(Ordering::SeqCst), 1);
-    // The proxy is not asked for private addresses, whether they are part of the URL or a name resolves to them.
+    // No tunnel to a private address is requested, whether the address is part of the URL or a name resolves to it.
     for url in ["http://site.example/a", "http://10.0.0.1/a", "http://[::1]/a", "http://localhost/a"] {
         let result = client.get(download(url)).await;
         assert!(matches!(result, Err(HttpError::Blocked(_))), "{url}: {result:?}");

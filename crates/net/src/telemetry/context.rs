@@ -15,8 +15,8 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// Length of a `traceparent` of version 00, in bytes.
 const LENGTH: usize = 55;
 
-/// Maximum length of a `tracestate`, in bytes. A shorter one must be passed on. A longer one is dropped, which is
-/// permitted (section 3.3.1.5).
+/// Maximum length of a `tracestate`, in bytes. A shorter `tracestate` must be passed on. A longer one is dropped, which
+/// is permitted (section 3.3.1.5).
 const MAX_STATE: usize = 512;
 
 /// Maximum number of members in a `tracestate` (section 3.3.1.1).

@@ -58,7 +58,7 @@ pub(crate) fn found(name: &str) {
     });
 }
 
-/// Does the same through the complete pipeline, from the upstream's bytes to the client's.
+/// Like [`found`], but through the complete pipeline, from the upstream's bytes to the client's.
 pub(crate) fn exchanged(name: &str) {
     let (renderer, format) = renderer(name);
     let conversation = request(&json!({"tools": declared()}));

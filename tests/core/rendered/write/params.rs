@@ -1,5 +1,5 @@
-//! Writes one tag per argument (docs/protocols/text-formats.md#tagged-parameters). Values have no quotes, so only
-//! the schema or an attribute tells a number from a string that looks like one.
+//! Writes one tag per argument (docs/protocols/text-formats.md#tagged-parameters). Values have no quotes, so only the
+//! schema or an attribute distinguishes a number from a string that looks like one.
 
 use super::{Renderer, Write};
 use crate::rendered::{

@@ -32,7 +32,7 @@ const MAX_NAME: usize = 128;
 #[derive(Debug)]
 pub(super) struct ToolList {
     pub(super) specs: Vec<Arc<ToolSpec>>,
-    /// How long the list is valid, if the server says so.
+    /// How long the list is valid, if the server states it.
     pub(super) ttl: Option<Duration>,
 }
 

@@ -188,7 +188,7 @@ impl<'r> Waiting<'r> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // Otherwise, the call has a result or the registration has ended.
+        // Any other state means that the call has a result, or that the registration has ended.
         if matches!(self.sent.result.try_recv(), Err(TryRecvError::Empty)) {
             if let Some(entry) = self.registrations.entries.lock().get_mut(&self.id) {
                 entry.waiting.remove(&self.sent.id);

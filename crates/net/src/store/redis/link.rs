@@ -1,5 +1,5 @@
-//! [`Link`]: a connection to a server, which is reopened when it breaks. If there are sentinels, they are asked for the
-//! server first.
+//! [`Link`]: a connection to a server, which is reopened when it breaks. If there are sentinels, the link first asks
+//! them which server to connect to.
 
 use std::{io, time::Duration};
 

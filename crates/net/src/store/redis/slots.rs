@@ -48,7 +48,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// Returns a key with this prefix that belongs to one of these slots.
 pub(super) fn key_in(prefix: &str, ranges: &[RangeInclusive<u16>]) -> Option<String> {
     if ranges.is_empty() {
-        // Otherwise, all candidates would be tried, and none would match.
+        // Without this check, all candidates would be tried, and none would match.
         return None;
     }
     let mut keys = (0..TRIES).map(|number| format!("{prefix}{number}"));

@@ -39,7 +39,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(super) struct Pending {
     memory: Mutex<Memory>,
     added: Notify,
-    /// Held while values are sent, so that a value that is removed meanwhile is not written afterwards.
+    /// Held while values are sent, so that a value that is removed in the meantime is not written afterwards.
     writing: AsyncMutex<()>,
 }
 
