@@ -666,7 +666,7 @@ name_ends = "y"
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// Replaces the table under `heading` in `page` whose header row is the same as that of `table`.
+/// Replaces a table under `heading` in `page` with `table`. The two tables have the same header row.
 fn with_table(page: &str, heading: &str, table: &str) -> String {
     let head = table.split_inclusive('\n').next().unwrap();
     let (before, rest) = page.split_once(heading).unwrap();

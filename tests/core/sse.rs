@@ -155,7 +155,7 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 
 proptest! {
     /// The final comment makes eventsource-stream process a CR at the end. Without the comment, it would wait for an
-    /// LF. It never gets a byte order mark, because that would make it panic.
+    /// LF. eventsource-stream never gets a byte order mark, because that would make it panic.
     #[test]
     fn events_match_eventsource_stream(stream in stream_text(), sizes in sizes(), marked: bool) {
         let plain = stream + ":\n";

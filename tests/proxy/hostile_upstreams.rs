@@ -243,8 +243,8 @@ async fn every_whole_answer_to_a_stream_ends_it() {
     plays("application/json", wholes(), true).await;
 }
 
-/// Returns bodies in the upstream's dialect, each with whether it is truncated: cut off after or within each event
-/// or value, with parts of another type, and with more data after the end.
+/// Returns bodies in the upstream's dialect, each with whether it is truncated. Some are cut off after or within an
+/// event or value, some have parts of another type, and some continue after the end.
 fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     let frames = frames(speech);
     let end = frames.iter().position(|frame| is_end(frame)).unwrap();

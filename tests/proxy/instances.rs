@@ -269,7 +269,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     let strict = instance_of(strict, &server).await;
     let (_, one) = post(&proxy, "/v1/responses", &json!({"model": "m", "input": "one"})).await;
     let next = json!({"model": "m", "input": "two", "previous_response_id": one["id"]});
-    // Waits until another instance has the response. Until it is in the store, only the first one has it.
+    // Waits until another instance has the response. Until it is in the store, only the first instance has it.
     let path = format!("/v1/responses/{}", one["id"].as_str().unwrap());
     let written = async { while send(&strict, Method::GET, &path, &Value::Null).await.status() != 200 {} };
     soon("the response at another instance", written).await;

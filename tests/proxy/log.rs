@@ -66,8 +66,8 @@ impl io::Write for Writer<'_> {
 async fn every_request_is_logged_once() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
-    // With a single dispatcher, tracing caches whether a log statement is enabled for the first thread that reaches
-    // it, which may run another test. A second dispatcher disables that.
+    // With a single dispatcher, tracing caches for each log statement whether it was enabled on the first thread that
+    // reached it. That thread may run another test. A second dispatcher disables the cache.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     // The test's runtime has one thread, so everything that the proxy logs arrives here.
     let _log = tracing::subscriber::set_default(subscriber);

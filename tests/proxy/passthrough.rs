@@ -59,7 +59,7 @@ async fn noting(
     (upstream, seen)
 }
 
-/// Sends these bytes, and returns the proxy's answer. The proxy closes the connection after it.
+/// Sends these bytes, and returns the proxy's answer. The proxy closes the connection after the answer.
 async fn answer(proxy: &Proxy, bytes: &str) -> String {
     let mut stream = TcpStream::connect(proxy.addresses[0]).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();

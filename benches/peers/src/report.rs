@@ -70,7 +70,7 @@ impl Report {
         rate(*bytes, times)
     }
 
-    /// Returns a table with one line per format, which compares toolwire with the fastest peer.
+    /// Returns a table that compares toolwire with the fastest peer, with one line per format.
     pub fn summary(&self) -> String {
         let mut out = "| format | toolwire, 200 KB call, MB/s | looking for all formats | × time of 20 KB | pieces with a delta, % | fastest peer | its MB/s | ratio |\n|---|---|---|---|---|---|---|---|\n".to_owned();
         for ours in self.speeds.iter().filter(|speed| speed.contender == OURS) {

@@ -36,7 +36,7 @@ pub struct Speed {
     /// Whether the call is only found if no marker is split. In that case, each marker arrived in one piece, like a
     /// model's token.
     pub whole: bool,
-    /// Whether the call is not found or wrong, which makes the times meaningless.
+    /// Whether the call was missing or wrong. The times are then meaningless.
     pub missed: bool,
     /// For each of [`SIZES`]: the size of the response in bytes, and the times.
     pub cells: Vec<(usize, Times)>,

@@ -32,8 +32,8 @@ pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> 
 pub trait Payer: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
-    /// Deducts the tokens of a question and of its answer, which used `model`, from the client's allowance. Never
-    /// fails, even if the allowance is exceeded.
+    /// Deducts the tokens of a question and its answer from the client's allowance, even if that exceeds the allowance.
+    /// `model` is the model that answered.
     fn pay(&self, model: &str, tokens: (u64, u64));
 }
 

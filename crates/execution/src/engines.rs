@@ -139,7 +139,7 @@ impl Engine {
     }
 }
 
-/// The tool of the first engine, with an additional argument that selects one.
+/// The tool of the first engine, with an additional argument that selects an engine.
 fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     let spec = engines.first().map(|(_, _, spec)| ToolSpec::clone(spec)).unwrap_or_default();
     let names: Vec<_> = engines.iter().map(|(name, ..)| *name).collect();

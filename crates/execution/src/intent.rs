@@ -7,8 +7,8 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     written: String,
-    /// A text matches if it contains at least one word or phrase of each group. They are in lower case, with single
-    /// spaces.
+    /// A text matches if it contains at least one word or phrase of each group. The words are in lower case, with
+    /// single spaces.
     groups: Vec<Vec<String>>,
 }
 

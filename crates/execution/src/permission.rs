@@ -121,7 +121,8 @@ impl Permissions {
         decide(&settings.rules, asked).unwrap_or(settings.default)
     }
 
-    /// The permission that the configuration gives to calls to a tool, apart from rules for a client, model or domain.
+    /// The permission that the configuration gives to calls to a tool, disregarding rules for a client, model or
+    /// domain.
     pub fn of_tool(&self, tool: &str, aliases: &[String]) -> Permission {
         self.configured(&Asked { key: None, client: None, model: "", tool, aliases, domain: None })
     }

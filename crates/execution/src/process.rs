@@ -29,7 +29,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The values passed to the program that must not appear anywhere else.
+    /// The secrets that are passed to the program. They must not appear anywhere else.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.env.values().filter_map(TableText::as_secret).map(ExposeSecret::expose_secret)
     }

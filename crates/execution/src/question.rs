@@ -204,7 +204,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Postpones the expiry to `by` from now, or to the end of the turn if that is earlier.
+    /// Postpones the expiry: the question now expires after `by`, or at the end of the turn if that is earlier.
     pub(super) fn extend(&mut self, by: Duration) {
         let now = Instant::now();
         self.expires = self.deadline.min(now + by);

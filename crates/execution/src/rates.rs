@@ -43,7 +43,8 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Creates the limits in `settings`. Limits of `before` whose rate is the same are taken over with their counts.
+    /// Creates the limits in `settings`. If the rate of a limit in `before` has not changed, the limit is kept with its
+    /// counts.
     pub(super) fn new(settings: &ExecutionSettings, before: Option<&Self>) -> Self {
         let providers = settings.providers.iter().filter_map(|entry| {
             let known = before.and_then(|before| before.providers.get(&entry.name));

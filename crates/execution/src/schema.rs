@@ -66,7 +66,8 @@ pub(super) fn of_arguments(schema: Value) -> Result<Value, SchemaFault> {
     Ok(Value::Object(schema))
 }
 
-/// Removes members that are `null` without a meaning, as some servers write absent ones.
+/// Checks and corrects a schema. Removes members for which `null` has no meaning: some servers write `null` for absent
+/// members.
 fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), SchemaFault> {
     if depth > MAX_DEPTH {
         return Err(SchemaFault::TooDeep);

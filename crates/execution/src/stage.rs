@@ -303,7 +303,7 @@ impl Execution {
         &self.audit
     }
 
-    /// Adds the turns and calls that the client has not seen to the history. Returns whether there was anything to add.
+    /// Adds to the history the turns and calls that the client has not seen. Returns whether there was anything to add.
     ///
     /// # Errors
     /// The shared store cannot be reached.

@@ -89,7 +89,7 @@ proptest! {
         settings.limits = limits;
         let found = find(&settings, &by_characters(&text, 1), Finish::Stop);
         let waits = if settings.arguments == ArgumentDelivery::Whole { 2 * limits.max_arguments } else { 0 };
-        // After a backtick, the calls of a container are held until it is complete, in both modes.
+        // After a backtick, the calls of a container are held until the container is complete, in both modes.
         let waits = if text.contains('`') { 2 * limits.max_arguments } else { waits };
         let most = 2 * limits.max_hold + waits + FIXED;
         for (_, _, held) in &found.trace {

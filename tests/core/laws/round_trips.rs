@@ -45,8 +45,8 @@ fn arguments() -> impl Strategy<Value = String> {
 const TOOLS: [&str; 2] = ["find", "write_file"];
 
 fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
-    // toolwire replaces results of only white space with empty ones, since Messages servers refuse them. This
-    // generates empty ones to begin with.
+    // toolwire replaces results that consist only of white space with empty ones, since Messages servers refuse them.
+    // So instead of such results, this generates empty ones.
     let result = prop_oneof![4 => said(), 1 => Just(String::new())];
     let calls = prop::collection::vec((prop::sample::select(&TOOLS[..]), arguments(), result), 0..3);
     let image = prop::option::of(Just("data:image/png;base64,iVBORw0KGgo="));
@@ -99,8 +99,8 @@ fn tools() -> impl Strategy<Value = (Vec<Tool>, ToolChoice)> {
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
-    // Maximum temperatures differ between dialects, and higher values are clamped, so this stays within all of
-    // them.
+    // Maximum temperatures differ between dialects, and higher values are clamped, so this stays within the lowest
+    // maximum.
     let sampling = (1_u64..100_000, prop::option::of(0_u8..=1), prop::collection::vec("[A-Z]{1,5}", 0..3));
     (turns(), tools(), any::<bool>(), any::<bool>(), sampling).prop_map(
         |(turns, (tools, tool_choice), parallel, stream, (max_tokens, temperature, stop))| Conversation {

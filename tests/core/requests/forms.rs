@@ -64,7 +64,7 @@ fn taught_result_and_next_user_turn_are_joined() {
     assert!(last.contains("RESULT") && last.ends_with("\n\ngo on"), "{last}");
 }
 
-/// Two results, the first with images, and later one without text.
+/// Two results, the first with text and images, and later a result that consists of only an image.
 fn with_images() -> Value {
     json!({"model": "m", "tools": tools(), "messages": [
         {"role": "user", "content": "?"},

@@ -1,7 +1,7 @@
 //! [`AuditFile`]: a file with one event per line, as JSON.
 //!
-//! If the file cannot be written, writing is attempted again with the next events, since there may be space on the disk
-//! or a folder by then. Events that were lost are counted, and reported with the next line:
+//! If the file cannot be written, writing is attempted again with the next events, since the disk may have space by
+//! then, or the folder may exist. Events that were lost are counted, and reported with the next line:
 //! `{"event":"lost","events":3}`. If the file was renamed, for instance by log rotation, a new file is created.
 
 use std::{

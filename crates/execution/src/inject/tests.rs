@@ -7,7 +7,7 @@ use crate::{
 };
 use toolwire_pipeline::conversation::{Call, CallOutput};
 
-/// The tools offered for a request, out of a web search and a calculator that follow `rules` of the settings.
+/// The tools that a stage with a web search and a calculator offers for a request.
 fn offered(settings: ExecutionSettings, conversation: &mut Conversation) -> Option<HostedTurn> {
     let provider = Scripted::new(vec![spec("web_search"), spec("calc")], []);
     run(async { stage(settings, &[("p", &provider)]).offer(conversation, &[], asker()) })

@@ -43,7 +43,7 @@ use crate::{
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText, Visitor};
 
-/// Maximum length of text from a server outside of results, in characters.
+/// Maximum length of a server's text outside results, in characters.
 const LONGEST_REASON: usize = 500;
 
 /// How a connection begins, by protocol version.

@@ -39,8 +39,8 @@ const OVERHEAD: u64 = 256;
 /// Minimum time before an unusable file is opened again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// Returns how long to wait before the next attempt to open a file. Since an attempt reads the whole file, it may take
-/// a long time. Attempts may take up only about a tenth of the time.
+/// Returns how long to wait before the next attempt to open a file. An attempt may take a long time, because it reads
+/// the whole file. With these pauses, attempts take up only about a tenth of the time.
 pub(super) fn pause_after(attempt: Duration) -> Duration {
     (attempt * 10).clamp(RETRY, RETRY * 60)
 }
