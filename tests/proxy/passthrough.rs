@@ -458,7 +458,7 @@ async fn response_arrives_piece_by_piece() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// This holds with chunks and with a content length.
+/// The response breaks off with chunks as well as with a content length.
 #[tokio::test]
 async fn truncated_response_breaks_off_for_the_client() {
     for head in ["content-length: 100\r\n", "transfer-encoding: chunked\r\n"] {

@@ -287,7 +287,7 @@ impl HostedTurn {
         calls.iter().cloned().zip(finished).map(|(call, result)| self.ran(call, result)).collect()
     }
 
-    /// Counts a call, and makes the checks that need no waiting.
+    /// Counts a call, and makes all checks that do not have to wait.
     fn admit(self: &Arc<Self>, call: &Call, subject: &Subject, hop: &Span) -> Result<HostedCall, ToolError> {
         let settings = self.execution.settings();
         let hosted = self.tool(&call.name);

@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+/// Creates a folder.
+///
 /// # Errors
 /// The folder already exists or cannot be created.
 pub fn create_dir(path: &Path) -> io::Result<()> {

@@ -72,7 +72,7 @@ fn megabyte_of_text_passes_unchanged() {
     let mut long = String::new();
     let mut turn = 0;
     while long.len() < 1 << 20 {
-        // Each round uses another order.
+        // Each round uses a different order.
         long.push_str(texts[(turn * 7 + turn / texts.len()) % texts.len()]);
         long.push_str("\n\n");
         turn += 1;

@@ -119,7 +119,7 @@ fn call_of_another_shape_and_those_after_it_are_calls() {
         let text = format!("<tool_call>{shape}</tool_call>\n{last}");
         is("hermes", &text, "", &[("now", json!({})), ("add", json!({"x": 1}))]);
     }
-    // The same holds after an object that is not a call.
+    // Later calls are also found after an object that is not a call.
     for shape in ["{\"city\": 1}", "nothing", "[]", "{\"name\": 5}", "{\"name\":\"\"}", "{{"] {
         let text = format!("<tool_call>{shape}</tool_call>\n<tool_call>{{\"name\":\"now\"}}</tool_call>");
         is("hermes", &text, &format!("<tool_call>{shape}</tool_call>"), &[("now", json!({}))]);

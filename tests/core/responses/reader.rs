@@ -160,7 +160,7 @@ fn items_with_the_same_index_are_told_apart_by_their_ids() {
     }
     let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // The same holds for calls that share an item ID.
+    // Calls that share an item ID are also read correctly.
     let events = [one.to_vec(), call_at_0("f1", "c2", "{\"x\":2}").to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
     let events = [one.to_vec(), one.to_vec(), vec![completed()]].concat();

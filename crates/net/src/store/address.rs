@@ -73,6 +73,8 @@ fn listed(nodes: &[Node]) -> String {
 }
 
 impl StoreAddress {
+    /// Parses the URL.
+    ///
     /// # Errors
     /// What is wrong with the URL. The URL itself is not quoted, since it may contain a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {

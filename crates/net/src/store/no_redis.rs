@@ -9,6 +9,8 @@ use super::{OnChange, OnFailure, SharedLimits, SharedText, Space, Store, StoreAd
 pub enum RedisServer {}
 
 impl RedisServer {
+    /// Fails, since this build does not support servers.
+    ///
     /// # Errors
     /// Always.
     pub(super) fn new(_address: StoreAddress, _on_change: OnChange) -> io::Result<Self> {

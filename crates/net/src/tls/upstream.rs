@@ -22,6 +22,7 @@ pub struct UpstreamTls {
 }
 
 impl UpstreamTls {
+    /// Creates the TLS configuration for an upstream.
     ///
     /// # Errors
     /// The provider supports no version of TLS, which cannot happen.
