@@ -199,8 +199,8 @@ impl Redactor {
 
 crate::wire::debug_fields!(Redactor {});
 
-/// A text with each `\u` escape replaced with its character. In JSON, a secret may contain such escapes (RFC 8259,
-/// section 7). In JSON inside a JSON string, each escape has several backslashes.
+/// A text with each `\u` escape replaced with its character. In JSON, a secret may contain such escapes
+/// (RFC 8259, section 7). In JSON inside a JSON string, each escape has several backslashes.
 struct Unescaped {
     bytes: Vec<u8>,
     /// For each escape, the range of its character in `bytes`, and the range of the escape in the original text.
