@@ -32,7 +32,7 @@ pub struct AdminSettings {
     pub keep_exchanges: usize,
 }
 
-/// The contents that events and exchanges show.
+/// The contents that events and exchanges include.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Capture {
@@ -60,7 +60,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<AdminSettings>> {
     Some(Arc::new(admin))
 }
 
-/// The table with its resolved values, secrets masked.
+/// The table with its resolved values, and with secrets masked.
 pub(super) fn shown(admin: &AdminSettings) -> toml::Table {
     table_of(|keys| admin.clone().settings(keys))
 }

@@ -134,8 +134,7 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Reports each name in the value of `key` that no entry has, or that belongs to an entry with targets. `routers`
-/// contains the names of entries with targets.
+/// Reports names in the value of `key` that no entry has, and names of entries with targets, which `routers` contains.
 pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers: &HashSet<String>) {
     let mut seen = HashSet::new();
     for (name, cell) in named(cell) {

@@ -34,7 +34,7 @@ pub fn parse(written: &str) -> Option<u64> {
 }
 
 /// Formats a Unix time in seconds as a UTC timestamp (RFC 3339, section 5.6). Times after the year 9999 are formatted
-/// as its last day.
+/// as the last day of that year.
 pub fn rfc3339(time: u64) -> String {
     let last = beginning(Date { year: MAX_YEAR, month: 12, day: 31 });
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
@@ -55,7 +55,7 @@ impl Month {
         Self { year, month }
     }
 
-    /// The start of the next month, in seconds of Unix time.
+    /// The start of the next month, as Unix time in seconds.
     pub fn end(self) -> u64 {
         let (year, month) = if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
         beginning(Date { year, month, day: 1 })
@@ -67,7 +67,7 @@ impl Month {
     }
 }
 
-/// The start of a day (UTC), in seconds of Unix time.
+/// The start of a day (UTC), as Unix time in seconds.
 fn beginning(date: Date) -> u64 {
     u64::try_from(date.days()).unwrap_or_default().saturating_mul(DAY)
 }

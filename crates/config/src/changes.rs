@@ -54,8 +54,8 @@ impl Config {
         Changes(paths)
     }
 
-    /// Returns this configuration with the `running` values of all settings that cannot change while the process runs,
-    /// and the changes that therefore need a restart.
+    /// Returns this configuration, but with the values from `running` for all settings that cannot change while the
+    /// process runs. Also returns the changes that therefore need a restart.
     pub fn keeping_fixed(self, running: &Self) -> (Self, Changes) {
         let Changes(mut paths) = running.changes_to(&self);
         paths.retain(|path| FIXED.iter().any(|fixed| is_at(path, fixed)));

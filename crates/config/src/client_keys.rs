@@ -43,7 +43,7 @@ impl KeyDigest {
         hex::decode(text.strip_prefix(HASH_PREFIX)?.as_bytes()).map(Self)
     }
 
-    /// Formats the digest as [`KeyDigest::parse`] reads it.
+    /// Formats the digest in the form that [`KeyDigest::parse`] reads.
     pub fn written(self) -> String {
         [HASH_PREFIX, &hex::encode(&self.0)].concat()
     }
@@ -62,13 +62,13 @@ pub struct ClientKey {
     /// The key itself, if the configuration contains it.
     secret: Option<SecretString>,
     pub grant: Grant,
-    /// When the key expires, in seconds of Unix time.
+    /// When the key expires, as Unix time in seconds.
     pub expires: Option<u64>,
     /// Only for keys made by `toolwire keys add`.
     pub made: Option<Made>,
 }
 
-/// The permissions of a client. They belong to its name.
+/// The permissions of a client, which all of its keys share.
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Grant {
     /// the models that it may request; `*` matches any characters, case is ignored
@@ -79,7 +79,7 @@ pub struct Grant {
     pub limits: KeyLimits,
 }
 
-/// Usage limits of a client. `None` stands for no limit.
+/// Usage limits of a client. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub struct KeyLimits {
     /// requests in a minute; all of them may come at once
@@ -233,7 +233,7 @@ fn limit(cell: Cell<'_>) -> Option<Option<u64>> {
     count(1)(cell).map(|limit| u64::try_from(limit).ok())
 }
 
-/// Converts a date or time (RFC 3339, section 5.6) to Unix time in seconds. It may be a TOML date or a string.
+/// Converts a date or time (RFC 3339, section 5.6) to Unix time in seconds. The value may be a TOML date or a string.
 fn moment(cell: Cell<'_>) -> Option<u64> {
     const EXPECTED: &str =
         "a date such as `2027-01-31`, or a time with its offset such as `2027-01-31T18:00:00Z`";
@@ -248,7 +248,7 @@ fn moment(cell: Cell<'_>) -> Option<u64> {
     }
 }
 
-/// Reads one entry. `is_own` says that it comes from the file that `toolwire keys` writes.
+/// Reads one entry. `is_own` is true if it comes from the file that `toolwire keys` writes.
 fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     let mut draft = Draft::default();
     draft.settings(&mut Reading(table));
@@ -269,7 +269,7 @@ fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     Some(ClientKey { name: name?, digest: digest?, secret, grant, expires, made })
 }
 
-/// Reads `[[keys]]`. `is_own` says that the entries come from the file that `toolwire keys` writes.
+/// Reads `[[keys]]`. `is_own` is true if the entries come from the file that `toolwire keys` writes.
 pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     let mut cells = Vec::new();
     let mut keys = Vec::new();
@@ -288,8 +288,9 @@ pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     keys
 }
 
-/// Gives all entries of a name the permissions of the first entry that has any. Also returns the errors, by entry
-/// number: keys that occur twice, and entries whose permissions conflict with the first entry.
+/// Gives all entries with the same name the permissions of the first of them that has any. Also returns the errors,
+/// each with the index of its entry: keys that occur twice, and permissions that conflict with those of an earlier
+/// entry.
 pub fn settled(mut keys: Vec<ClientKey>) -> (Vec<ClientKey>, Vec<(usize, String)>) {
     let mut grants: HashMap<String, Grant> = HashMap::new();
     for key in keys.iter().filter(|key| key.grant != Grant::default()) {

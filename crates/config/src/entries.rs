@@ -14,8 +14,8 @@ use super::{
 };
 
 impl Config {
-    /// Returns this configuration with `entries` as its `[[models]]`. Relative paths in the entries start from the
-    /// folder of `file`, if given.
+    /// Returns this configuration with `entries` as its `[[models]]`. Paths in the entries are relative to the folder
+    /// of `file`, if given.
     ///
     /// # Errors
     /// The mistakes in the entries.
@@ -57,7 +57,7 @@ impl Config {
     /// and an upstream.
     ///
     /// # Errors
-    /// Never, for a model of this configuration.
+    /// Never fails for a model of this configuration.
     pub fn own_keys(&self, model: &Model, file: Option<&Path>) -> Result<TomlTable, Problems> {
         let name = |key: &str, value: &str| (key.to_owned(), Value::String(value.to_owned()));
         let least = TomlTable::from_iter([name("name", &model.name), name("upstream", &model.upstream.name)]);

@@ -32,7 +32,7 @@ use toolwire_pipeline::{
     wire::suggest::suggest,
 };
 
-/// Upper limit of `max_rounds`, the number of hops in a turn that may run tools.
+/// Upper limit of `max_rounds`, the number of hops per turn in which tools may run.
 const MAX_ROUNDS: usize = 20;
 
 const MAX_RETRIES: usize = 10;
@@ -244,7 +244,7 @@ pub(super) fn read(
     Some(Arc::new(settings))
 }
 
-/// The tables with their resolved values, secrets masked.
+/// The tables with their resolved values, and with secrets masked.
 pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
     let mut settings = settings.clone();
     let execution = table_of(|visitor| keys(visitor, &mut settings));

@@ -64,7 +64,7 @@ impl Facts {
         }));
     }
 
-    /// The facts about a setting. If its own path has none, those of the closest path above it.
+    /// The facts about a setting. If there are none for its own path, returns those of the closest path above it.
     pub fn find(&self, path: &str) -> Option<&KeyFacts> {
         let mut path = path;
         loop {

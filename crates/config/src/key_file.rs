@@ -55,7 +55,7 @@ impl KeyFile {
     }
 
     /// Reads the keys if the file has changed since the last call; the first call always reads it. A missing file, or
-    /// one that may be incomplete, is accepted only when it is found again by the next call: a half-written file is
+    /// one that may be incomplete, is accepted only if the next call finds it again, because a half-written file is
     /// often valid but lacks keys.
     ///
     /// # Errors
@@ -85,15 +85,15 @@ impl KeyFile {
                 Version::Found { modified: found.modified().ok(), len: found.len(), inode }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Version::Missing,
-            // Reading the file reports the reason.
+            // Reading the file will fail, too, and report the reason.
             Err(_) => Version::Found { modified: None, len: 0, inode: 0 },
         }
     }
 }
 
 impl Version {
-    /// Whether this version may be incomplete, because the file is being written in place or is replaced after its
-    /// deletion.
+    /// Whether this version may be incomplete, because the file is being written in place, or was deleted and is about
+    /// to be created again.
     fn may_be_unfinished_after(self, seen: Self) -> bool {
         match (seen, self) {
             (Self::Found { inode: before, .. }, Self::Found { inode, .. }) => before == inode,

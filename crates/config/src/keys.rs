@@ -16,9 +16,9 @@ use super::{
 };
 use toolwire_pipeline::settings::{Field, Key, TableText, Visitor};
 
-/// Visits the keys of a table, including those with types that only configurations have.
+/// Visits the keys of a table, including keys whose types occur only in configurations.
 pub trait Keys: Visitor {
-    /// Visits a key of a special type, with functions that read and show its value. `show` returns `None` to show nothing.
+    /// Visits a key of a special type. `read` and `show` convert its value; `show` returns `None` to show nothing.
     fn special<V>(
         &mut self,
         key: Key,
@@ -93,8 +93,8 @@ impl Keys for Reading<'_, '_> {
     }
 }
 
-/// Whether only the file may set a key. Addresses and paths are always such keys: secrets are sent to addresses, and
-/// paths name files.
+/// Whether only the file may set a key. This always holds for addresses and paths, because secrets are sent to
+/// addresses, and paths name files.
 pub(super) fn is_file_only(key: &Key, field: &Field<'_>) -> bool {
     key.is_file_only || matches!(field, Field::Address(_) | Field::Path(_))
 }
@@ -169,17 +169,17 @@ fn shown(field: Field<'_>) -> Option<Value> {
     })
 }
 
-/// Reads a value that may be left out.
+/// Reads the value of an optional key.
 pub(super) fn some<T>(read: impl Fn(Cell<'_>) -> Option<T>) -> impl Fn(Cell<'_>) -> Option<Option<T>> {
     move |cell| read(cell).map(Some)
 }
 
-/// Shows texts, if there are any.
+/// Shows a list of strings, or nothing if the list is empty.
 pub(super) fn shown_texts(texts: &[String]) -> Option<Value> {
     (!texts.is_empty()).then(|| strings(texts.iter().map(String::as_str)))
 }
 
-/// Shows a text that may be left out.
+/// Shows an optional string.
 pub(super) fn shown_text(text: &Option<String>) -> Option<Value> {
     text.as_deref().map(string)
 }

@@ -101,7 +101,8 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-/// Looks up an environment variable. It is an argument so that tests need not change the environment of the process.
+/// Looks up an environment variable. It is passed as an argument so that tests do not have to change the environment of
+/// the process.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Debug, Clone)]
@@ -219,7 +220,7 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// The state folder. `None` if none is configured and the user has no folder for state.
     pub state_dir: Option<PathBuf>,
-    /// Where state that outlives a request is stored: responses that clients continue, usage, and more.
+    /// Where state that outlives a request is stored, such as usage, and responses that clients may continue.
     pub store: StoreKind,
     /// Paths whose requests are passed to the upstream without being parsed.
     pub passthrough: Passthrough,
@@ -247,7 +248,8 @@ impl Config {
     /// Returns the entry called `name`, or else the wildcard entry.
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
-        // An upstream that decodes a path before resolving it would treat such a name as a path to another resource.
+        // Names with `.` or `..` segments are refused: an upstream that decodes a path before resolving it would treat
+        // such a name as a path to another resource.
         let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
     }
@@ -264,7 +266,7 @@ impl Config {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether any upstream lets clients send the session of their own account.
+    /// Whether any upstream lets clients send the sessions of their own accounts.
     pub fn takes_sessions(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.takes_sessions())
     }
@@ -369,10 +371,10 @@ pub enum StoreKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum UncheckedBudgets {
-    /// They may, up to the limit, counting the usage that this instance knows of.
+    /// Budgets may be used up to their limits, counting only the usage that this instance knows of.
     #[default]
     Allow,
-    /// They are refused.
+    /// Requests from clients with a monthly budget are refused.
     Refuse,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The id has 8 characters and is public, the secret encodes 32 random bytes, and the checksum is the CRC-32 of the
 //! text before it. All three use base 62: digits, upper-case and lower-case letters. The format lets scanners recognize
-//! leaked keys, and tells a mistyped or truncated key from an unknown one.
+//! leaked keys, and lets toolwire distinguish a mistyped or truncated key from an unknown one.
 
 use ring::{
     error::Unspecified,
@@ -41,7 +41,7 @@ impl MadeKey {
     }
 }
 
-/// Whether `key` has the prefix of a key made by `toolwire keys add`, but is not a valid one.
+/// Whether `key` has the prefix of keys made by `toolwire keys add`, but is not a valid key.
 pub fn is_mistyped(key: &[u8]) -> bool {
     let Some(rest) = key.strip_prefix(PREFIX.as_bytes()) else { return false };
     let is_whole = rest.len() == ID + 1 + SECRET + CHECKSUM && rest.get(ID) == Some(&b'_');

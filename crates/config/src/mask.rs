@@ -11,8 +11,8 @@ pub(super) const MASK: &str = "********";
 
 const HASH_DIGITS: usize = 16;
 
-/// The mask, followed by a hash by which configurations in this process can be compared. The hash is keyed with a
-/// random value of the process. [`hide`] removes it.
+/// The mask, followed by a hash for comparing configurations within this process. The hash is keyed with a value that
+/// is random for each process. [`hide`] removes the hash.
 pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     format!("{MASK}{:0HASH_DIGITS$x}", HASHER.hash_one(secret.as_ref()))
@@ -21,8 +21,8 @@ pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
 /// Separates a value from the hash of the content that it refers to. No path contains this character.
 const MARK: char = '\0';
 
-/// The form of a value that refers to `content`, such as a path: the value, followed by a hash like that of [`masked`],
-/// which [`hide`] removes.
+/// Returns `shown` followed by the mask and a hash of `content`, which [`hide`] removes. Used for values that refer to
+/// content elsewhere, such as paths.
 pub(super) fn marked(shown: &str, content: impl AsRef<[u8]>) -> String {
     format!("{shown}{MARK}{}", masked(content))
 }

@@ -122,7 +122,7 @@ impl Model {
         }
     }
 
-    /// The turn state that the upstream needs back. None is needed if the upstream sees calls as plain text.
+    /// The turn state that must be sent back to the upstream. None is needed if the upstream sees calls as plain text.
     pub fn wants_back(&self) -> WantsBack {
         match self.tools {
             ToolStyle::Native => self.upstream.options.side().wants_back(),
@@ -140,8 +140,8 @@ impl Model {
 /// The value of `instructions` that selects the chat template.
 const FROM_TEMPLATE: &str = "template";
 
-/// Completes `settings` for a model that the upstream calls `name`: adds the formats that `tools` and the name imply
-/// and, unless configured, whether responses start inside reasoning.
+/// Completes `settings` for a model that the upstream calls `name`: adds the formats that `tools` and the name imply.
+/// Also sets whether responses start inside reasoning, unless that is configured.
 pub fn settings_for<'s>(
     settings: &'s Rules,
     tools: ToolStyle,
@@ -170,7 +170,7 @@ pub fn settings_for<'s>(
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
-    /// As structured data of the upstream's dialect.
+    /// As structured data in the upstream's dialect.
     #[default]
     Native,
     /// In the prompt, in this text format.
@@ -398,7 +398,8 @@ impl Model {
         if let Some(others) = others {
             return alternatives::shown_router(&self.name, others);
         }
-        // For a wildcard, this depends on the model that a client requests.
+        // For a wildcard, the model's name is not known yet, so whether its responses start inside reasoning is known
+        // only if it is configured.
         let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
         let mut draft = Draft {
             name: Some(self.name.clone()),

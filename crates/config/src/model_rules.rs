@@ -29,7 +29,7 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     rules.settings(keys);
 }
 
-/// Whether responses start inside reasoning. `None` lets the model's name decide.
+/// The key for whether responses start inside reasoning. With `None`, this depends on the model's name.
 pub fn starts_in_reasoning(keys: &mut dyn Visitor, starts: &mut Option<bool>) {
     keys.key(
         Key::new(

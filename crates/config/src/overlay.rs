@@ -67,8 +67,9 @@ impl Overlay {
         self.0.get(path) == other.0.get(path)
     }
 
-    /// Applies `patch`, an object whose keys are paths or whose values are nested objects. `null` removes a setting and
-    /// all settings below it. Returns the new overlay and the paths of all settings that were set or removed.
+    /// Applies `patch`, an object that maps paths to values. A value that is an object contains paths below its own
+    /// path. `null` removes a setting and all settings below it. Returns the new overlay and the paths of all settings
+    /// that were set or removed.
     ///
     /// # Errors
     /// The invalid paths.
@@ -215,8 +216,8 @@ fn put<'i>(
     }
 }
 
-/// The entry called `name` in the array `top`. Creates a missing `[[tools]]` entry, which only holds rules, but not a
-/// missing provider.
+/// The entry called `name` in the array `top`. Creates the entry if it is missing and belongs to `[[tools]]`, whose
+/// entries only hold rules. Never creates a provider.
 fn entry<'r, 'i>(
     root: &'r mut DeTable<'i>,
     top: &str,
@@ -295,7 +296,7 @@ fn text_of(value: &Json) -> Result<String, Invalid> {
     Ok(match value {
         Json::Null => return Err("a configuration cannot have the value `null`".into()),
         Json::Bool(switch) => switch.to_string(),
-        // JSON's notation is also valid TOML.
+        // A JSON number is also valid TOML.
         Json::Number(number) => number.to_string(),
         Json::String(text) => toml::Value::String(text.clone()).to_string(),
         Json::Array(elements) => {

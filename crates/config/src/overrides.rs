@@ -16,7 +16,7 @@ use super::{
     source::{Flag, Source},
 };
 
-/// Values from flags and environment variables. For an empty value or `None`, the file or the default applies.
+/// Values from flags and environment variables. If a value is empty or `None`, the file's value or the default applies.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     pub file: Option<PathBuf>,

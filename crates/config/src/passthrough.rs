@@ -36,7 +36,7 @@ impl Passthrough {
     }
 
     /// Whether requests for `path`, exactly as the client sent it, are passed through. Paths with escapes, empty
-    /// segments or dot segments never are, because two servers could interpret them differently.
+    /// segments or dot segments are never passed through, because two servers could interpret them differently.
     pub fn covers(&self, path: &str) -> bool {
         let matches = |pattern: &String| match pattern.strip_suffix('*') {
             Some(beginning) => path.starts_with(beginning),
@@ -90,7 +90,7 @@ fn parse(written: &str) -> Result<String, Invalid> {
     }
 }
 
-/// Whether a pattern covers one of toolwire's own paths. `Ok` is a prefix, `Err` a single path.
+/// Whether a pattern covers one of toolwire's own paths. The pattern is a prefix (`Ok`) or a single path (`Err`).
 fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> bool {
     let is_below = |path: &str| has_below && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     match pattern {

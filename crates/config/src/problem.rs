@@ -89,7 +89,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong with a configuration, in the order of the file. Never empty.
+/// The problems of a configuration, in the order of the file. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -167,8 +167,8 @@ impl Findings {
 
     /// Returns the problems in the order of `source`, and whether any of them is an error.
     ///
-    /// The text after a syntax error, up to the end of its line, is not read. Other problems on that line, and all reports
-    /// of missing keys, are therefore left out.
+    /// The text between a syntax error and the end of the line is not read. Other problems on that line, and all
+    /// reports of missing keys, are therefore left out.
     pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
         let mut findings = self.0.into_inner();
         let place = |finding: &Finding| match &finding.span {

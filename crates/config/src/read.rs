@@ -31,7 +31,7 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 /// The default of `drain_timeout`.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The values of the top level.
+/// The values of the top-level keys.
 #[derive(Debug, Settings)]
 pub(super) struct Root {
     /// an address with port, or an array of them; port 0 chooses a free one
@@ -116,7 +116,7 @@ pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> 
     Some(state.join("toolwire"))
 }
 
-/// Reads the root table. Returns `None` only if a mistake has been reported. `has_saved_keys` says that the key file
+/// Reads the root table. Returns `None` only if a mistake has been reported. `has_saved_keys` is true if the key file
 /// contains keys.
 pub(super) fn config<'a>(
     table: &'a DeTable<'a>,

@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Creates a source for generated text. Relative paths in it start from the folder of the file `beside`, if given.
+    /// Creates a source for generated text. Paths in it are relative to the folder of the file `beside`, if given.
     pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
         Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
     }
@@ -128,7 +128,7 @@ impl Source {
         offset..offset
     }
 
-    /// Adds the saved settings: the file that holds them, and their paths.
+    /// Adds the file with the saved settings, and the paths of these settings.
     pub(super) fn with_overlay(&self, file: PathBuf, paths: Vec<String>) -> Self {
         Self { overlay: (file, paths), ..self.clone() }
     }

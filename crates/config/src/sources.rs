@@ -66,7 +66,7 @@ pub struct Setting {
     pub default: Option<Value>,
     /// `None` if the value is the default.
     pub source: Option<ValueSource>,
-    /// For the source `overlay`, the value in the file, unless it is secret.
+    /// If the source is `overlay`, the value in the file, unless it is secret.
     pub file_value: Option<serde_json::Value>,
     pub facts: KeyFacts,
 }
@@ -178,7 +178,8 @@ impl Sources {
         self.values.get(path)
     }
 
-    /// Completes the sources of tables into which saved settings were inserted. `in_file` holds the sources before that.
+    /// Completes the sources of tables into which saved settings were inserted. `in_file` holds the sources from before
+    /// the insertion.
     pub(super) fn over(self, in_file: Self, laid: LaidOver, origin: Origin) -> Self {
         let (mut values, mut in_file) = (self.values, in_file.values);
         for (path, value) in values.iter_mut().filter(|(_, value)| value.kind == "overlay") {
@@ -217,7 +218,7 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Whether this is a masked secret, or a list of them.
+/// Whether `value` is a masked secret, or a list of masked secrets.
 fn is_secret(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with(MASK),

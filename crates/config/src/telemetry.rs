@@ -63,7 +63,7 @@ fn is_share(number: f64) -> bool {
     (0.0..=1.0).contains(&number)
 }
 
-/// Returns `None` if nothing is exported, or if there are mistakes. `has_keys` says that clients need a key.
+/// Returns `None` if nothing is exported, or if there are mistakes. `has_keys` is true if clients need a key.
 pub(super) fn read(
     table: &mut Table<'_>,
     context: &Context<'_>,
@@ -101,7 +101,7 @@ fn check_headers(table: &mut Table<'_>, headers: &BTreeMap<String, TableText>) {
     }
 }
 
-/// The table with all values, secrets masked.
+/// The table with all values, and with secrets masked.
 pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
     let mut draft = Draft {
         endpoint: Some(settings.endpoint.clone()),
@@ -131,7 +131,7 @@ impl Variables<'_> {
         let endpoint = draft.endpoint.or_else(|| {
             self.of("OTEL_EXPORTER_OTLP_ENDPOINT", "a URL such as `http://127.0.0.1:4318`", collector)
         })?;
-        // The value is read only to report an invalid one: there is no other protocol.
+        // Read only to report an invalid value, since no other protocol is supported.
         let _ = self.of("OTEL_EXPORTER_OTLP_PROTOCOL", "`http/protobuf`", |text| {
             (text == "http/protobuf").then_some(())
         });
@@ -164,7 +164,8 @@ impl Variables<'_> {
 
     /// The fraction of traces to record.
     fn sample(&mut self) -> Option<f64> {
-        // A separate setting decides whether a client's trace is continued, so the prefix makes no difference.
+        // A separate setting decides whether a client's trace is continued, so the prefix `parentbased_` makes no
+        // difference.
         let fixed = |name: &str| match name.strip_prefix("parentbased_").unwrap_or(name) {
             "always_on" => Some(Some(1.0)),
             "always_off" => Some(Some(0.0)),

@@ -77,7 +77,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<TlsSettings>> {
     })
 }
 
-/// The table with all values, the key masked.
+/// The table with all values, and with the key masked.
 pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     let mut draft = Draft {
         cert: Some(settings.files.cert.clone()),
@@ -125,7 +125,8 @@ pub(super) fn path(cell: Cell<'_>) -> Option<PathBuf> {
     Some(cell.context.source.resolve(written, cell.span.start))
 }
 
-/// Reads the location of a private key. For a file, keeps its path instead of its content, which may change.
+/// Reads the location of a private key. For a file, keeps the path rather than the content, since the content may
+/// change.
 pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     let written = text(cell.clone())?;
     if let Some(path) = written.strip_prefix("file:") {

@@ -50,7 +50,7 @@ impl Upstream {
         self.options.dialect()
     }
 
-    /// The account that requests use, if the dialect has accounts.
+    /// The account that is used for requests, if the dialect has accounts.
     pub fn account(&self) -> Option<&AccountSettings> {
         self.options.side().account()
     }
@@ -60,7 +60,7 @@ impl Upstream {
         self.account().is_some_and(|account| account.credentials == Credentials::Client)
     }
 
-    /// The URL for generating responses.
+    /// The URL of requests that generate responses.
     ///
     /// # Errors
     /// The URL is too long.
@@ -92,7 +92,7 @@ impl Upstream {
     /// Appends a path to the base URL. The path may include a query.
     ///
     /// # Errors
-    /// See [`Upstream::endpoint`]. Also if the path contains characters that URLs do not allow.
+    /// The URL is too long, or the path contains characters that URLs do not allow.
     pub fn endpoint_at(&self, path: &str) -> Result<Uri, http::Error> {
         self.below(path)
     }
@@ -130,7 +130,7 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// Default time limit for the headers of a response that is not streamed, which is also the default of client libraries. A
+/// Default time limit for the headers of a response that is not streamed. Client libraries have the same default. A
 /// longer `header_timeout`, or any `total_timeout`, replaces it.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
@@ -221,7 +221,7 @@ pub(super) struct Draft {
     tolerate_truncation: bool,
 }
 
-/// The values of `dialect`, for people.
+/// The values of `dialect`, for the documentation.
 fn spoken() -> String {
     let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
     spoken.collect::<Vec<_>>().join(" or ")
@@ -303,7 +303,7 @@ impl Draft {
 }
 
 impl Upstream {
-    /// The entry's keys with all values, secrets masked.
+    /// The entry's keys with all values, and with secrets masked.
     pub(super) fn shown(&self) -> toml::Table {
         let mut draft = Draft {
             name: Some(self.name.clone()),

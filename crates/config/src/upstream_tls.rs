@@ -46,7 +46,7 @@ fn noted(cell: Cell<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Reads the private key. Its file is watched and compared, too.
+/// Reads the private key. Its file is also watched and compared.
 fn client_key(cell: Cell<'_>) -> Option<KeySource> {
     let key = tls::key_source(cell.clone())?;
     if let KeySource::File(path) = &key {
@@ -91,7 +91,7 @@ pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<
     })
 }
 
-/// The table with all values, the key masked.
+/// The table with all values, and with the key masked.
 pub(super) fn shown(tls: &UpstreamTls) -> toml::Table {
     let identity = tls.identity.as_ref();
     let mut draft = Draft {

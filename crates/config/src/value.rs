@@ -173,7 +173,7 @@ pub(super) fn path(cell: Cell<'_>) -> Option<std::path::PathBuf> {
     Some(cell.context.source.resolve(&written, cell.span.start))
 }
 
-/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself. Also returns where the text comes from.
+/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself. Also returns the text's origin.
 ///
 /// Removes one newline at the end of a file's content, because editors add it.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
@@ -207,7 +207,7 @@ pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     }
 }
 
-/// Where a text comes from.
+/// The origin of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     Here,
@@ -232,8 +232,9 @@ fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) ->
     Some(SecretString::from(value))
 }
 
-/// Reads a table of texts by names, in the forms of [`referred`]. A text from elsewhere is secret; a text in the file itself
-/// is secret if [its name says so](names_secret). The texts may be a program's variables, such as a key with several lines.
+/// Reads a table of named strings in the forms of [`referred`]. A string from the environment or a file is secret; a
+/// string in the configuration itself is secret if [its name says so](names_secret). Values may contain line breaks,
+/// because a program's environment variable may hold a key with several lines.
 pub(super) fn text_table(cell: Cell<'_>) -> Option<BTreeMap<String, TableText>> {
     let is_passable = |value: &str| !value.contains('\0');
     let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {

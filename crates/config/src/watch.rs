@@ -1,8 +1,8 @@
 //! [`FileWatch`]: detects changes to the configuration file and the files that it refers to.
 //!
-//! It reads the files and compares their content. Notifications of the file system are not reliable: Kubernetes updates
-//! a ConfigMap by replacing a symbolic link two levels above the file, editors rename files, and network file systems
-//! do not send any.
+//! It reads the files and compares their content. File system notifications are not reliable: Kubernetes updates a
+//! ConfigMap by replacing a symbolic link two levels above the file, editors rename files, and network file systems do
+//! not send any.
 
 use std::{
     cell::RefCell,
@@ -75,7 +75,7 @@ impl FileWatch {
 pub(super) struct NamedFiles(RefCell<BTreeMap<PathBuf, Digest>>);
 
 impl NamedFiles {
-    /// Records `path` before the file is read, so that a later change is noticed. Skips files that can be read only
+    /// Records `path` before the file is read, so that a later change is noticed. Skips pipes, which can be read only
     /// once, and unreadable files, which are reported elsewhere.
     pub(super) fn note(&self, path: &Path) {
         if let Ok(content) = content(path) {

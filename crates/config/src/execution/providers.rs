@@ -16,7 +16,7 @@ use toolwire_pipeline::{
     wire::suggest::suggest,
 };
 
-/// The names of the kinds of providers, for people.
+/// The names of the kinds of providers, for the documentation.
 fn kinds() -> String {
     KINDS.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

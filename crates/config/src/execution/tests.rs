@@ -1,4 +1,4 @@
-//! Tests of reading and showing these tables.
+//! Tests for reading and showing these tables.
 
 use std::io::Write as _;
 

@@ -65,7 +65,7 @@ pub(crate) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
     tool_limits(keys, rules);
 }
 
-/// The keys of `[[tools]]` that limit its calls.
+/// The keys of `[[tools]]` that limit calls.
 fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.special(
         Key::new("timeout", "how long one attempt may take").or("the provider's"),

@@ -54,7 +54,8 @@ impl Overlay {
         })
     }
 
-    /// Replaces the file atomically. Only this user may read it, since it may contain secrets. Blocks on the disk.
+    /// Replaces the file atomically. Only the current user may read it, since it may contain secrets. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// The file cannot be written. It is then unchanged.
