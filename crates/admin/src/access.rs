@@ -108,7 +108,7 @@ impl Access {
         let known = format!("{} {:?}", listen.join(" "), config.state_dir);
         let instance = hex::encode(&digest_of(known.as_bytes())).chars().take(8).collect();
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
-        // Without a random token, only requests with a key can change anything.
+        // If no random token can be created, only requests with a key can change anything.
         let anonymous_csrf = random().unwrap_or_default();
         let (code, throttle) = (Mutex::default(), Mutex::new(AttemptThrottle::new(MAX_SIGN_INS)));
         let wrong_keys = WrongKeys::new("the admin API");
@@ -164,7 +164,7 @@ impl Access {
         Err(AdminError::forbidden("wrong_host", message))
     }
 
-    /// Identifies the sender of a request. With `may_be_nobody`, a sender without a key or session is accepted.
+    /// Identifies the sender of a request. If `may_be_nobody` is set, a sender without a key or session is accepted.
     ///
     /// # Errors
     /// 401 without a key or a session; 403 if the request may come from another page; 429 after too many wrong keys.
@@ -178,7 +178,7 @@ impl Access {
             self.check_page(head, &self.state.anonymous_csrf)?;
             return Ok(Visitor::Anonymous);
         }
-        // A proxy in front of toolwire may ask browsers for credentials of another scheme.
+        // Other schemes are ignored, since a proxy in front of toolwire may ask browsers for credentials of its own.
         let bearer = head.headers.get(header::AUTHORIZATION).and_then(|shown| bearer_token(shown.as_bytes()));
         if let Some(shown) = bearer {
             if self.key(shown).is_some() {
@@ -208,7 +208,7 @@ impl Access {
         }
     }
 
-    /// Checks a sign-in request. It has no session yet, but it must not come from another page either.
+    /// Checks that a sign-in request, which has no session yet, does not come from a page of another origin.
     ///
     /// # Errors
     /// 403, 415 or 429.
@@ -273,7 +273,7 @@ impl Access {
         Ok(response)
     }
 
-    /// Returns the key that a sign-in request contains, or the key behind its one-time code.
+    /// Returns the key that a sign-in request contains, or the key that its one-time code stands for.
     fn shown_key(&self, object: &Map<String, Value>) -> Result<&SecretString, AdminError> {
         match (object.get("key"), object.get("code")) {
             (Some(Value::String(shown)), None) => {
@@ -399,7 +399,7 @@ impl Access {
     }
 }
 
-/// Whether a proxy has forwarded the request. nginx's default settings reveal this only by the HTTP version.
+/// Whether a proxy has forwarded the request. With nginx's default settings, only the HTTP version shows this.
 fn is_passed_on(head: &request::Parts) -> bool {
     let is_sign = |name: &str| name.starts_with("x-forwarded") || FORWARDED.contains(&name);
     head.version < Version::HTTP_11 || head.headers.keys().any(|name| is_sign(name.as_str()))

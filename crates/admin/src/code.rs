@@ -21,7 +21,7 @@ impl OneTimeCode {
         Some(code)
     }
 
-    /// Returns whether `shown` is the code. If so, it is used up.
+    /// Returns whether `shown` is the valid code. If it is, the code cannot be used again.
     pub(super) fn redeem(&mut self, shown: &str, now: Instant) -> bool {
         let Some((digest, expires)) = &self.0 else { return false };
         let is_it = bool::from(digest.ct_eq(&digest_of(shown.as_bytes()))) && now < *expires;

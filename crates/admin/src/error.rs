@@ -123,7 +123,7 @@ impl AdminError {
 }
 
 impl AdminError {
-    /// Converts the error of a model request that failed before it had a response.
+    /// Converts the failure of a model request that received no response.
     pub(crate) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());

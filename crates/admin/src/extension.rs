@@ -28,7 +28,7 @@ pub struct AdminApi {
     lasting: Arc<Lasting>,
 }
 
-/// State that survives changes of the configuration, even if one in between has no admin API.
+/// State that survives changes of the configuration, even if a configuration in between has no admin API.
 #[derive(Debug, Default)]
 pub(super) struct Lasting {
     pub(super) bench: BenchPlace,

@@ -54,7 +54,7 @@ struct FeedLog {
     /// The buffered events with consecutive numbers.
     events: VecDeque<(u64, Bytes)>,
     bytes: usize,
-    /// The number of the last event, collected or lost.
+    /// The number of the last event, whether it was collected or lost.
     last: u64,
     /// The number of the last event on the bus. `None` if collecting has just started.
     on_bus: Option<u64>,
@@ -64,7 +64,7 @@ struct FeedLog {
     /// How many times all readers were closed.
     endings: u64,
     is_collecting: bool,
-    /// The wakers of waiting readers, by reader id, so that one among a thousand is found without a search.
+    /// The wakers of waiting readers, by reader id. A map, so that a reader is found quickly even among thousands.
     waiting: HashMap<u64, Waker>,
 }
 
@@ -139,7 +139,7 @@ impl Feed {
         self.keep(&mut log, record.event.name(), &data);
     }
 
-    /// Publishes the current figures if there are readers. The bus does not carry them.
+    /// Publishes the current figures, which are not on the bus, if there are readers.
     fn publish_figures(&self, metrics: &Metrics) {
         if self.log.lock().readers == 0 {
             return;
@@ -215,9 +215,9 @@ pub(super) struct Reader {
     feed: Arc<Feed>,
     number: u64,
     next: u64,
-    /// Why the reader missed events, until it has been notified.
+    /// Why the reader missed events. `None` once the reader has been notified.
     reset: Option<&'static str>,
-    /// `FeedLog::endings` at the time when the reader was opened.
+    /// The value of `FeedLog::endings` when the reader was opened.
     endings: u64,
 }
 
@@ -267,7 +267,7 @@ impl Drop for Reader {
 #[derive(Debug)]
 pub(super) struct Ending<S> {
     feed: Arc<Feed>,
-    /// `FeedLog::endings` at the time when the source was wrapped.
+    /// The value of `FeedLog::endings` when the source was wrapped.
     endings: u64,
     source: S,
 }

@@ -171,7 +171,7 @@ fn got_by(
     Ok(head(&got, boundary_upto(&got, MAX_CLIENT)).to_owned())
 }
 
-/// Returns the instructions that teach a format with the given tools.
+/// Returns the instructions that teach a model the requested format and tools.
 pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let object = object(body)?;
     let conversation = conversation(&object)?;

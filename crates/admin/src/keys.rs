@@ -8,7 +8,7 @@ use toolwire_gateway::{
     limits::{Account, Counts},
 };
 
-/// Lists all named clients. `now` is in seconds of Unix time.
+/// Lists all named clients. `now` is a Unix time in seconds.
 pub(super) fn list(keys: &Keys, now: u64) -> Value {
     let month = Month::of(now);
     let clients: Vec<_> = keys.accounts().iter().map(|account| client(account, now)).collect();

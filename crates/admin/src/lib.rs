@@ -127,7 +127,7 @@ impl Admitted {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
-    /// Whether the response may contain text from tools or servers in which secrets are not yet masked.
+    /// Whether the response may repeat text from tools or servers. Secrets in such text are not masked yet.
     fn repeats_others(&self) -> bool {
         matches!(self.path, AdminPath::Tools | AdminPath::Bench)
     }

@@ -100,8 +100,8 @@ pub(super) async fn allow_all(execution: &Execution) -> Result<AdminResponse, Ad
     Ok(ok())
 }
 
-/// Converts the error of a change that could not be stored. Changes are confirmed only once stored: a revoked rule must
-/// not come back after a crash.
+/// Converts the error of a change that could not be stored. A change is confirmed only once it is stored, because a
+/// revoked rule must not come back after a crash.
 fn not_kept(error: NotKept) -> AdminError {
     match error {
         NotKept::Unwritten => {

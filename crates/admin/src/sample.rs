@@ -1,5 +1,5 @@
 //! `POST /admin/sample`: an exchange with a built-in request and upstream response. It gives the console something to
-//! show before there is a client, or an upstream that works.
+//! show before there is a client or a working upstream.
 //!
 //! The request, pipeline, events and logs are the same as for every exchange; only the upstream is missing.
 
@@ -11,7 +11,7 @@ use toolwire_config as config;
 use toolwire_gateway::service::MadeResponse;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// A configuration with a single model. Nothing is ever sent to its address.
+/// A configuration with a single model. Nothing is ever sent to the address of its upstream.
 const CONFIG: &str = r#"
 [[upstreams]]
 name = "sample"

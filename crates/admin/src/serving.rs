@@ -132,7 +132,7 @@ impl Admin {
         self.chats().make_room()?;
         let exchange = service.exchange_id(request);
         let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark(), service.redactor()));
-        // Subscribed before the upstream is asked, so that no call is missed.
+        // Subscribes before the request is sent to the upstream, so that no call is missed.
         let bus = self.execution.as_ref().map(|_| self.audit.subscribe());
         let (body, made) = match admitted.is_sample() {
             true => {

@@ -69,7 +69,7 @@ impl Sessions {
         Some((token, session))
     }
 
-    /// Returns the session of `token` and marks it as used. `is_key` says whether the session's key still exists.
+    /// Returns the session of `token` and marks it as used. `is_key` checks whether the session's key still exists.
     pub(super) fn find(
         &mut self,
         token: &str,

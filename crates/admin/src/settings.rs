@@ -36,7 +36,7 @@ struct Saved {
     overlay: Overlay,
     /// The configuration including the saved settings.
     config: Arc<Config>,
-    /// The saved settings as they are in use.
+    /// The saved settings that are in use.
     running: Overlay,
 }
 
@@ -66,7 +66,7 @@ impl SavedSettings {
         self.replace(Saved::of(config));
     }
 
-    /// Lists all settings. For a secret, only whether it is set.
+    /// Lists all settings. For a secret, lists only whether it is set.
     pub(super) fn list(&self) -> AdminResponse {
         let saved = self.saved();
         let settings = saved.config.settings().into_iter();
@@ -77,7 +77,7 @@ impl SavedSettings {
     /// Applies and saves a change, and returns the paths of the changed settings. Blocks on the disk.
     ///
     /// # Errors
-    /// 404, 409, 412 or 422. Nothing is changed then.
+    /// 404, 409, 412 or 422. In these cases, nothing is changed.
     pub(super) fn change(&self, change: &Change, condition: Option<&str>) -> Result<Vec<String>, AdminError> {
         let Some(folder) = &self.folder else {
             let message = "settings cannot be saved without `state_dir`";
@@ -209,7 +209,7 @@ fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Confi
     let Loaded { config, .. } = config.with_overlay(overlay.clone()).map_err(|Problems(problems)| {
         let mut errors: Vec<_> =
             problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
-        // Errors in the request come before their consequences elsewhere.
+        // Lists errors in the request before the errors that they cause elsewhere.
         errors.sort_by_key(|problem| !matches!(problem.place, Place::Overlay { .. }));
         let errors = errors.into_iter().take(MAX_PROBLEMS);
         invalid(errors.map(|problem| shown_problem(problem, &facts)).collect())

@@ -3,8 +3,8 @@
 /// Size in bytes of a header, and the unit to which files are padded.
 const BLOCK: usize = 512;
 
-/// Archives `files` (names and contents) in the folder `folder`. `now` becomes their modification time, in seconds of
-/// Unix time. Names must be short.
+/// Archives `files` (names and contents) in the folder `folder`. `now`, a Unix time in seconds, becomes their
+/// modification time. Names must be short.
 pub(super) fn archive(folder: &str, files: &[(String, Vec<u8>)], now: u64) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {

@@ -29,8 +29,8 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// Maximum number of events and of parts. Without it, alternating characters of two kinds would produce one for each
-/// character.
+/// Maximum number of events and of parts. Without this limit, a text in which two kinds of characters alternate would
+/// produce an event and a part for each character.
 const MAX_ITEMS: usize = 20_000;
 
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Records one event. Its text ends at `end` in the input, unless text after it was left out.
+    /// Records one event. Its text ends at `end` in the input, or earlier if the detector dropped text after it.
     fn take(&mut self, event: Event<'static>, at: usize, end: usize) {
         match event {
             Event::Text(text) => self.said(EventKind::Text, &text, at, end),
@@ -212,7 +212,7 @@ impl<'t> Walk<'t> {
         self.text.as_bytes().get(range.clone()) == Some(piece.as_bytes())
     }
 
-    /// Adds an event. `shown`: the number of its bytes that come from the model.
+    /// Adds an event. `shown` is the number of its bytes that come from the model.
     fn put(&mut self, kind: EventKind, text: &str, at: usize, shown: usize) {
         let call = match kind {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),

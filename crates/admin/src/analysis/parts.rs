@@ -59,7 +59,7 @@ impl FoundCall {
     }
 }
 
-/// A call and the ranges of its parts, as far as they are known.
+/// A call and the known ranges of its parts.
 #[derive(Debug, Default)]
 pub(crate) struct CallParts {
     pub(crate) name: String,

@@ -33,7 +33,8 @@ use toolwire_pipeline::{
     rules::{HostedRules, Rules},
 };
 
-/// Maximum number of bytes stored for one exchange, including [`PIECE`] for each piece. Anything beyond is left out.
+/// Maximum number of bytes stored for one exchange, including [`PIECE`] for each piece. Anything beyond the limit is
+/// left out.
 const MAX_EXCHANGE: usize = 1 << 20;
 
 /// Maximum size in bytes of a client request that is stored for a fixture.
@@ -52,8 +53,8 @@ const PIECE: usize = 2 * size_of::<Step>() + 32;
 pub(crate) struct Capture {
     pub(super) replay: Replay,
     captured: Mutex<CapturedSteps>,
-    /// The fixture's description of the exchange, and the client's unmasked request. Its secrets are masked when it is
-    /// read, since most requests never are. `None` if they are too long.
+    /// The fixture's description of the exchange, and the client's unmasked request. Secrets are masked only when the
+    /// request is read, since most requests are never read. `None` if they are too long.
     manifest: Mutex<Option<(ManifestBuilder, Bytes)>>,
     /// Bytes stored for all exchanges.
     total: Arc<AtomicUsize>,
@@ -76,16 +77,17 @@ pub(super) struct Replay {
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// A request is sent to the upstream, `after` milliseconds from the start of the exchange. `shown` is what the
-    /// client received before it, and `prefill` the start of the response that the request contains.
+    /// A request is sent to the upstream. `after` is the time since the start of the exchange in milliseconds, `shown`
+    /// is what the client received before the request, and `prefill` is the start of the response that the request
+    /// contains.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
-    /// The upstream refused the request because of a constraint, and is sent a different one.
+    /// The upstream refused the request because of a constraint, and is sent a different request.
     Otherwise(Option<Prefill>),
     /// The upstream responds.
     Answered { is_error: bool, framing: Framing },
-    /// A piece of the body, and its arrival time in milliseconds from the start of the exchange.
+    /// A piece of the body. The number is its arrival time in milliseconds since the start of the exchange.
     Piece(u64, Bytes),
-    /// The exchange has ended, with a failure or without.
+    /// The exchange has ended, with or without a failure.
     End(Option<Failure>),
 }
 
@@ -165,7 +167,8 @@ impl Capture {
             redactor: redactor.clone(),
         };
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
-        // No part of an exchange can be interpreted without its tools.
+        // If the request is too large to be stored, nothing else is stored either: the response cannot be interpreted
+        // without the request's tools.
         let captured =
             CapturedSteps { steps: vec![first], is_dropped: own_size.is_none(), ..CapturedSteps::default() };
         let manifest = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
@@ -337,7 +340,8 @@ impl CapturedSteps {
     }
 }
 
-/// Number of bytes that a turn takes in a manifest, which contains the turn's text and its results' text at most twice.
+/// Number of bytes that a turn takes up in a manifest, in which the text of the turn and of its results occurs at most
+/// twice.
 fn size_of_turn(turn: &Turn) -> usize {
     let sizes = turn.parts.iter().map(|part| match part {
         Part::Text(text) => text.len(),
@@ -347,7 +351,7 @@ fn size_of_turn(turn: &Turn) -> usize {
     PIECE + sizes.sum::<usize>()
 }
 
-/// Number of bytes that an event sent to the client takes in a manifest.
+/// Number of bytes that an event sent to the client takes up in a manifest.
 fn size_of_shown(event: &Event<'_>) -> usize {
     PIECE
         + match event {
@@ -452,7 +456,7 @@ impl Watch for CaptureWatch {
     }
 }
 
-/// Also ends the capture for its readers, no matter how the exchange ended.
+/// Ends the capture for its readers, no matter how the exchange ended.
 impl Drop for CaptureWatch {
     fn drop(&mut self) {
         if !self.capture.is_over() {

@@ -69,7 +69,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
     Some(limit - left.0)
 }
 
-/// Number of bytes left of a limit.
+/// The number of bytes that may still be used before a limit is reached.
 struct Left(usize);
 
 impl Left {

@@ -47,7 +47,7 @@ use toolwire_net::redact::Redactor;
 pub(super) struct ExchangeLog {
     /// Maximum number of exchanges. 0 without an admin API, or if exchanges are switched off.
     max: AtomicUsize,
-    /// When this log was created, in milliseconds of Unix time.
+    /// When this log was created, as Unix time in milliseconds.
     since: u64,
     /// Number of bytes stored by all captures.
     captured: Arc<AtomicUsize>,
@@ -88,7 +88,8 @@ impl ExchangeLog {
         self.since
     }
 
-    /// Adds an exchange that starts, or restarts it with another model. `None` if the log is switched off.
+    /// Adds an exchange when it starts, or updates its record when it restarts with another model. `None` if the log is
+    /// switched off.
     pub(super) fn begin(&self, begin: &ExchangeBegin<'_>) -> Option<Arc<ExchangeRecord>> {
         let max = self.max();
         if max == 0 {
@@ -129,7 +130,7 @@ impl ExchangeLog {
         }
         for record in &self.index.lock().records {
             record.drop_capture();
-            // Frees more than necessary, so that the next piece does not have to do this again.
+            // Frees more than necessary, so that the next pieces fit without dropping anything.
             if is_below(MAX_ALL / 4 * 3) {
                 break;
             }

@@ -110,7 +110,7 @@ impl Query {
     /// Returns the row of `record` if it matches.
     pub(crate) fn row_of(&self, record: &ExchangeRecord) -> Option<Value> {
         let row = record.row();
-        // Collecting the names of tools is costly, so it is left to the terms that need them.
+        // Collecting the names of tools is costly, so it is done only for terms that need them.
         let tools = || record.tools();
         self.terms.iter().all(|term| term.test.holds(&row, &tools) != term.is_negated).then_some(row)
     }

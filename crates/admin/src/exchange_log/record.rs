@@ -30,13 +30,13 @@ const MAX_NAME: usize = 128;
 /// Maximum length of a failure's message in bytes.
 const MAX_MESSAGE: usize = 512;
 
-/// Maximum number of hops, and of calls of each kind, that are stored with details. Any more are only counted.
+/// Maximum number of hops, and of calls of each kind, that are stored with details. Further ones are only counted.
 const MAX_DETAILS: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct ExchangeRecord {
     id: ExchangeId,
-    /// Start time in milliseconds of Unix time.
+    /// Start time as Unix time in milliseconds.
     t: u64,
     begun: Instant,
     model: String,
@@ -172,7 +172,7 @@ impl ExchangeRecord {
         }
     }
 
-    /// Records that the client received the first content, `after` the request to the upstream.
+    /// Records that the client received the first content. `after` is the time since the request to the upstream.
     pub(crate) fn content_began(&self, after: Duration) {
         self.course().first_content_millis = Some(millis(after));
     }
@@ -183,7 +183,7 @@ impl ExchangeRecord {
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
     }
 
-    /// Records the end of the exchange. It can still restart with another model.
+    /// Records the end of the exchange. The exchange can still restart with another model.
     pub(crate) fn ended(&self, end: &ExchangeEnd<'_>) {
         let mut course = self.course();
         course.count(end.tally);
@@ -228,7 +228,7 @@ impl ExchangeRecord {
         }
     }
 
-    /// Whether contents were captured according to the settings at the start of the exchange.
+    /// Whether contents are captured, according to the settings at the start of the exchange.
     pub(crate) fn is_captured(&self) -> bool {
         self.captured != config::Capture::Off.word()
     }

@@ -1,7 +1,7 @@
-//! [`Trace`]: the rows of an exchange, which show what the upstream sent and what the client received for it.
+//! [`Trace`]: the rows of an exchange, which show what the upstream sent and what the client received because of it.
 //!
 //! The upstream's bytes are interpreted again, event by event, with the same rules and ids as when they arrived. Each
-//! row pairs one event from the upstream with what the client received for it, so the two cannot drift apart.
+//! row pairs one event from the upstream with what the client received because of it.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// Maximum number of bytes of a hop's text in which calls are searched.
+/// Maximum number of bytes of a hop's text that are searched for calls.
 const MAX_ANALYSED: usize = 256 << 10;
 
-/// The same limit while the exchange is being followed: lower, since the search blocks the thread.
+/// The same limit while the exchange is being followed. It is lower, since the search blocks the thread.
 const MAX_FOLLOWED: usize = 32 << 10;
 
 /// Maximum number of rows of one exchange. The stored bytes could hold half a million empty events.
@@ -46,7 +46,7 @@ pub(crate) struct Trace {
     partial: Vec<u8>,
     n: u64,
     last_millis: u64,
-    /// The number of the row since which text has been held back.
+    /// The number of the first row whose text is still held back.
     held_since: Option<u64>,
     is_full: bool,
     max_analysed: usize,
@@ -238,7 +238,7 @@ impl Trace {
         self.n += 1;
     }
 
-    /// The events that the client received, each with its part of the stream.
+    /// Returns the events that the client received, each with its part of the stream.
     fn shown(&self, events: &[EmittedEvent], frames: &Bytes) -> Vec<Value> {
         let replay = &self.capture.replay;
         let text = |from: usize, upto: usize| {

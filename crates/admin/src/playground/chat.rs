@@ -33,7 +33,7 @@ const MAX_PIECE: usize = 64 << 10;
 pub(crate) struct Chat {
     id: Arc<str>,
     mark: SessionMark,
-    /// Masks configured secrets: none may reach a browser, even if an upstream repeats it.
+    /// Masks configured secrets, which must not reach a browser even if an upstream repeats them.
     redactor: Redactor,
     content: Mutex<ChatContent>,
     /// Wakes the task when readers connect or disconnect, and when the chat is stopped.
@@ -57,11 +57,11 @@ struct ChatContent {
 #[derive(Debug)]
 enum Part {
     Event(&'static str, String),
-    /// Text that may still grow. All that was added since a reader's last read becomes one event.
+    /// Text that may still grow. Everything that was added since a reader's last read becomes one event.
     Text(Saying, String),
 }
 
-/// What a text is part of.
+/// What some text is part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Saying {
     Content,
@@ -142,7 +142,7 @@ impl Chat {
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
     }
 
-    /// Stops the chat, whose response is no longer wanted.
+    /// Stops the chat, because its response is no longer wanted.
     pub(super) fn stop(&self) {
         self.content.lock().is_stopped = true;
         self.moved.notify_one();
@@ -196,7 +196,7 @@ impl Chat {
         content.say(saying, text);
     }
 
-    /// Ends the chat, after which nothing can be added.
+    /// Ends the chat. Nothing can be added afterwards.
     pub(super) fn end(&self) {
         let mut content = self.content.lock();
         content.release();
@@ -247,7 +247,7 @@ impl Part {
 }
 
 impl ChatContent {
-    /// Releases the text held back. It will not continue, so it is not a secret.
+    /// Releases the text held back. No more text follows, so it is not the start of a secret.
     fn release(&mut self) {
         if let Some((saying, held)) = self.held.take() {
             self.say(&saying, held);
@@ -294,7 +294,7 @@ impl ChatContent {
 pub(crate) struct ChatReader {
     chat: Arc<Chat>,
     at: usize,
-    /// Number of bytes of that part already read.
+    /// Number of bytes already read from the part `at`.
     within: usize,
 }
 

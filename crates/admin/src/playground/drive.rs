@@ -76,7 +76,7 @@ impl Driven {
         answer: Pin<Box<AnswerBody>>,
         bus: Option<Subscription>,
     ) -> Self {
-        // No response is in Lumo, so no frame is passed through unread.
+        // Frames in the client's dialect may be passed through unread. No response is in Lumo, so all frames are read.
         let rules = ReaderRules { max_frame: MAX_FRAME, tolerate_truncation: false, client: Dialect::Lumo };
         let mut reader = request.spoken.side().reader(&rules);
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
@@ -138,7 +138,7 @@ impl Driven {
         let read = if bytes.is_empty() { Ok(()) } else { self.reader.push(&bytes, &mut told) };
         bytes.clear();
         self.answer.as_mut().put_back(bytes);
-        // Returned with its original message instead of the dialect's error format.
+        // Returns the failure itself, rather than the error in the dialect's format that the client received.
         self.answer.failure().cloned().map_or(read, Err)
     }
 

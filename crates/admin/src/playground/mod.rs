@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Unlike other responses, a chat outlives the connection that started it, so it has its own task. A page that is
-//! reloaded attaches to its chat and gets everything from the start. The task counts as a disconnected client when
-//! there have been no readers for [`GRACE`], or when the page stops the chat.
+//! reloaded attaches to its chat and gets everything from the start. When there have been no readers for [`GRACE`], or
+//! when the page stops the chat, the task ends, and the request is cancelled as if a client had disconnected.
 
 mod chat;
 mod drive;

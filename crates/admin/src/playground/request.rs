@@ -15,12 +15,12 @@ const MAX_MESSAGES: usize = 1000;
 /// Maximum length of a model's name in bytes.
 const MAX_MODEL: usize = 256;
 
-/// A chat so far, and the model that is to continue it.
+/// The turns of a chat so far, and the model that is to continue it.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) client: ClientDialect,
-    /// The dialect as a client speaks it: writes requests and reads responses.
+    /// Writes requests and reads responses in the chosen dialect, as a client does.
     pub(super) spoken: UpstreamDialect,
     turns: Vec<Turn>,
 }
@@ -67,7 +67,7 @@ impl ChatRequest {
     }
 }
 
-/// Returns the named dialect as the server speaks it and as the client does.
+/// Returns the dialect called `name`, both in the server's role and in the client's role.
 fn dialect(name: &str) -> Result<(ClientDialect, UpstreamDialect), AdminError> {
     let client = ClientDialect::all().find(|client| client.dialect().name() == name);
     let spoken = client.and_then(|client| UpstreamDialect::try_from(client.dialect()).ok());
