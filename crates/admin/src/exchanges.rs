@@ -100,6 +100,7 @@ pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<AdminResponse
     }
 }
 
+/// Finds the record of the exchange `id`.
 ///
 /// # Errors
 /// 404 if the exchange is not in the log.

@@ -7,6 +7,7 @@ use super::{AdminError, AdminResponse};
 use toolwire_config::{Place, Problem};
 use toolwire_gateway::reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
 
+/// Reloads the configuration.
 ///
 /// # Errors
 /// If the new configuration is invalid. The current one then stays in use.

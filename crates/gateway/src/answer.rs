@@ -17,9 +17,9 @@
 //! connection closes, it drops the body and with it the upstream's request, at any stage.
 //!
 //! Two callers poll the body. The first is the handler, which calls [`AnswerBody::poll_commit`] until the status is
-//! known: until the first content, the end of a non-streaming response, or a wait of `limits.keep_alive`. The second is
-//! the client's connection, which calls [`AnswerBody::poll_some`], or hyper's `poll_frame` over HTTP/2. Both take the
-//! same steps.
+//! known: at the first content, at the end of a non-streaming response, or after a wait of `limits.keep_alive`. The
+//! second is the client's connection, which calls [`AnswerBody::poll_some`], or hyper's `poll_frame` over HTTP/2. Both
+//! take the same steps.
 //!
 //! The steps themselves are in `exchange_state` and, for other requests of the same exchange, `next_request`. The bytes
 //! for the client are in `output`, and `observers` records what happens.
@@ -60,8 +60,8 @@ use exchange_state::ExchangeState;
 pub(super) use observers::ModelObservers;
 pub(super) use stage::{AskedModel, Parts, Stage, StartedExchange};
 
-/// Maximum number of reads between two checks of the deadlines, and in one frame. After that, output is sent to the
-/// client.
+/// Maximum number of reads between two checks of the deadlines, and in one frame. After that many reads, output is sent
+/// to the client.
 const MAX_READS: usize = 64;
 
 /// Number of bytes after which a frame is sent even if more are available. A single read may exceed it.
@@ -84,7 +84,7 @@ pub struct AnswerBody {
 
 impl AnswerBody {
     /// Creates the body of a response whose upstream request is in progress or is being prepared. A stream gets a
-    /// keep-alive comment after each `keep_alive` of silence. The body ends when `cut` does.
+    /// keep-alive comment after each `keep_alive` of silence. The body ends when `cut` becomes ready.
     pub(super) fn new(parts: Parts, access: Access, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let flow = ExchangeState::new(parts, access);
@@ -118,7 +118,8 @@ impl AnswerBody {
         flow.observers.failed(flow.asked.failure());
     }
 
-    /// Whether the response is sent as a stream: it was requested as one, and did not fail before its start.
+    /// Whether the response is sent as a stream, which is the case if it was requested as one and did not fail before
+    /// its start.
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.observers.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
@@ -189,7 +190,7 @@ impl AnswerBody {
         ready!(polled);
         this.flow.show_progress();
         if is_prepared {
-            // The upstream may have changed.
+            // The next request may go to another upstream, which has its own time limits.
             this.deadlines.as_mut().expect_within(this.flow.timeouts().idle);
             this.deadlines.as_mut().expect_content(this.flow.patience());
         }
@@ -205,7 +206,8 @@ impl AnswerBody {
         Poll::Ready(())
     }
 
-    /// Checks for events that do not come from the upstream: the server's shutdown, and deadlines, which are returned.
+    /// Checks for events that do not come from the upstream: the server's shutdown, and deadlines. Returns a deadline
+    /// that has passed.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
         let mut this = self.project();
         this.flow.reads = 0;
@@ -245,8 +247,8 @@ impl AnswerBody {
     }
 
     /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. Must be called while the
-    /// client accepts nothing, so that nothing is read: the upstream's silence does not count then, but the time limit
-    /// of the response does.
+    /// client accepts nothing. Nothing is read during that time, so the upstream's silence does not count, but the time
+    /// limit of the response still does.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {

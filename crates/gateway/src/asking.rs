@@ -1,8 +1,8 @@
 //! [`ConfiguredModels`]: sends toolwire's own questions to models, on behalf of tools that need a model.
 //!
-//! A question takes the same path as a client's request, but without sockets: the model's entry, its upstream's queue
-//! and connections, the pipeline. It gets no hosted tools, and is neither recorded nor stored, but appears in events
-//! and log lines.
+//! A question takes the same path as a client's request, but without a client's connection: through the model's entry,
+//! its upstream's queue and connections, and the pipeline. It gets no hosted tools, and is neither recorded nor stored,
+//! but appears in events and log lines.
 
 mod report;
 

@@ -44,6 +44,7 @@ impl AttemptThrottle {
         Self { max, by_address: HashMap::new() }
     }
 
+    /// Counts an attempt from `address`.
     ///
     /// # Errors
     /// If there were too many attempts, returns how long to wait.
@@ -97,7 +98,7 @@ impl AttemptThrottle {
 /// The wrong keys sent by each address. A key that is sent repeatedly is not a guess and counts once.
 #[derive(Debug)]
 pub struct WrongKeys {
-    /// What the keys are for, as the log puts it.
+    /// What the keys are for, in the words of the log.
     place: &'static str,
     hasher: RandomState,
     /// Whether any wrong keys have been counted. If not, requests with valid keys skip the lookup.
@@ -106,13 +107,13 @@ pub struct WrongKeys {
 }
 
 impl WrongKeys {
-    /// `place` says what the keys are for, in the log.
+    /// `place` says in the log what the keys are for.
     pub fn new(place: &'static str) -> Self {
         let throttle = Mutex::new(AttemptThrottle::new(MAX_KEYS));
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), throttle }
     }
 
-    /// Counts a wrong key. Logs the address for its first wrong key, and when it has sent too many.
+    /// Counts a wrong key. Logs the address when it sends its first wrong key, and when it has sent too many.
     ///
     /// # Errors
     /// If there were too many wrong keys, returns how many seconds to wait.

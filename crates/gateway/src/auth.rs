@@ -54,7 +54,7 @@ impl Caller {
     }
 
     /// Identifies the caller in events: its name, or a short fingerprint from which the key cannot be guessed. `None`
-    /// if it needs no key.
+    /// if the caller needs no key.
     pub(super) fn label(&self) -> Option<String> {
         let name = self.account.as_ref().map(|account| account.name().to_string());
         name.or_else(|| key_mark(self.owner))
@@ -118,7 +118,7 @@ struct Entries {
 }
 
 impl Keys {
-    /// Loads the keys from `config` and from the file in its `state_dir`. `now` is in seconds of Unix time.
+    /// Loads the keys from `config` and from the file in its `state_dir`. `now` is a Unix time in seconds.
     ///
     /// # Errors
     /// If the thread that checks the file cannot be created.
@@ -138,7 +138,7 @@ impl Keys {
         Ok(Self { shared, wrong: WrongKeys::new("clients"), _watch: watch })
     }
 
-    /// Replaces the keys by those in `config` and in the file.
+    /// Replaces the keys with those in `config` and in the file.
     pub(super) fn reloaded(&self, config: &Arc<Config>, now: u64) {
         self.shared.changed(|entries| entries.config = Arc::clone(config), now);
         let entries = self.shared.entries.lock();
@@ -152,9 +152,12 @@ impl Keys {
         self.shared.ring.read().is_none()
     }
 
-    /// Identifies the sender of a request by its headers. `now` is in seconds of Unix time. If no keys are configured,
-    /// all senders are accepted. `session` is the client's own session at an upstream, if it sends one: it includes
-    /// `Authorization`, so the key must be in another header, and clients are told apart by their sessions.
+    /// Identifies the sender of a request by its headers. `now` is a Unix time in seconds. If no keys are configured,
+    /// all senders are accepted.
+    ///
+    /// `session` is the client's own session at an upstream, if it sends one. The session uses the header
+    /// `Authorization`, so the key must be in another header. Stored values then belong to the session rather than to
+    /// the key.
     ///
     /// # Errors
     /// [`Kind::Unauthorized`]; [`Kind::Request`] if there are two different keys.
@@ -175,7 +178,7 @@ impl Keys {
         })
     }
 
-    /// Counts a wrong key, if a request from `peer` contains one. `may_be_bearer` says whether `Authorization` may
+    /// Counts a wrong key, if a request from `peer` contains one. `may_be_bearer` is true if `Authorization` may
     /// contain the key.
     ///
     /// # Errors
@@ -198,7 +201,7 @@ impl Keys {
     }
 
     /// Returns toolwire itself as a caller with the client name `name`. If a key has this name, its limits apply. `now`
-    /// is in seconds of Unix time.
+    /// is a Unix time in seconds.
     pub(super) fn own(&self, name: &str, now: u64) -> Caller {
         let entries = self.shared.entries.lock();
         let Entries { config, saved } = &*entries;
@@ -310,7 +313,7 @@ fn owner_of_session(session: &HeaderMap) -> Owner {
     Owner::of_key(&values.join(&0))
 }
 
-/// Returns the key in a request, which may be repeated in several headers. `may_be_bearer` says whether `Authorization`
+/// Returns the key in a request, which may be repeated in several headers. `may_be_bearer` is true if `Authorization`
 /// may contain the key.
 ///
 /// # Errors
@@ -330,7 +333,7 @@ fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, 
     Ok(first)
 }
 
-/// Returns the token after `Bearer `, which is not case-sensitive.
+/// Returns the token after the scheme `Bearer`, whose case does not matter.
 fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

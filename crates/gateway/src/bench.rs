@@ -15,7 +15,7 @@ pub trait Bench: fmt::Debug + Send + Sync {
     fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, BenchError>;
 }
 
-/// Dropping it stops the run.
+/// A run of a bench. Dropping it stops the run.
 pub trait BenchRun: fmt::Debug + Send {
     /// Between 0 and 1.
     fn progress(&self) -> f64;

@@ -25,7 +25,7 @@ impl Budget {
         Self { limit, taken: Arc::default() }
     }
 
-    /// Returns the same budget with another limit. Both share what is taken.
+    /// Returns the same budget with another limit. Both count the same reservations.
     pub(super) fn with_limit(&self, limit: usize) -> Self {
         Self { limit, taken: Arc::clone(&self.taken) }
     }

@@ -15,7 +15,7 @@ use toolwire_pipeline::dialect::Dialect;
 /// How long a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// How long to wait after an upstream returned no list.
+/// How long to wait before asking again after an upstream returned no list.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A model as its upstream describes it: an object with a non-empty `id`.
@@ -34,7 +34,7 @@ struct CachedModels {
     entries: Arc<Vec<Entry>>,
     /// When the upstream may be asked again. `None` if it was never asked.
     until: Option<Instant>,
-    /// Whether the last response was not a list, which has been logged.
+    /// Whether the last response was not a list. Only the first such response is logged.
     is_failing: bool,
 }
 

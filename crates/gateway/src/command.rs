@@ -55,7 +55,7 @@ impl Command {
             let text = self.answer(seed).await;
             let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
             let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            // There are no token counts, but clients that request them wait for them.
+            // No tokens were counted, but clients that request token counts wait for them.
             let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
             let usage = json!({"choices": [], "usage": usage});
             let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
@@ -82,7 +82,7 @@ pub(super) fn drop_tools(conversation: &mut Conversation) {
     conversation.tool_choice = ToolChoice::None;
 }
 
-/// Creates the pipeline for the response to a command. Calls are not searched in its text, since no model wrote it.
+/// Creates the pipeline for the response to a command. Its text is not searched for calls, since no model wrote it.
 pub(super) fn pipeline(
     model: &Model,
     dialect: ClientDialect,

@@ -1,8 +1,8 @@
 //! Cross-origin resource sharing (<https://fetch.spec.whatwg.org/#http-cors-protocol>): which web pages may read
 //! responses.
 //!
-//! `Origin` is compared with the configured origins, and only those are ever sent back. Pages send keys in headers that
-//! they set themselves, so browsers' own credentials, such as cookies, are not allowed.
+//! `Origin` is compared with the configured origins, and only configured origins are ever sent back. Pages send keys in
+//! headers that they set themselves, so browsers' own credentials, such as cookies, are not allowed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 

@@ -1,8 +1,8 @@
 //! [`Deadlines`]: all deadlines of one response, on a single timer.
 //!
-//! Each piece of a stream postpones two deadlines, for the upstream's silence and for toolwire's own, and resetting a
-//! timer costs more than parsing a token. The timer therefore stays as it is: it may fire early, and then the deadlines
-//! are computed again. A token costs one reading of the clock.
+//! Each piece of a stream postpones two deadlines: one for the upstream's silence, and one for toolwire's own.
+//! Resetting a timer costs more than parsing a token, so the timer is left as it is. If it fires too early, the
+//! deadlines are computed again. For each token, only the clock is read once.
 
 use std::{
     pin::Pin,
@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// the last chunk to arrive, so that the connection can be reused.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How long an upstream may take to end the body if only the finish reason or only the end marker came. A server that
-/// has sent everything ends the body immediately; token counts may take a moment.
+/// How long an upstream may take to end the body if only the finish reason or only the end marker has arrived. A server
+/// that has sent everything ends the body immediately; token counts may take a moment.
 const END: Duration = Duration::from_secs(3);
 
 /// How long an upstream may send nothing but comments and white space, as a multiple of `idle`. They show that the
@@ -90,7 +90,7 @@ impl Deadlines {
         self
     }
 
-    /// Restarts the idle time: the upstream has sent something, and more is expected. `is_filler` says whether it
+    /// Restarts the idle time: the upstream has sent something, and more is expected. `is_filler` is true if it
     /// consisted only of comments or white space.
     pub(super) fn on_upstream_data(self: Pin<&mut Self>, is_filler: bool) {
         let this = self.project();

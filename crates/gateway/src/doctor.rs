@@ -146,7 +146,7 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
 /// The response to a request for the list of models.
 enum Listed {
     Names(Vec<String>),
-    /// There is no list, with this status. Some servers of the dialect have none.
+    /// The response has this status and no list. Some servers of the dialect have no list of models.
     Nothing(StatusCode),
 }
 
@@ -291,7 +291,7 @@ async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Server, message: why.to_owned() }
 }
 
-/// Whether the server speaks TLS, with any certificate, although the base URL is without TLS.
+/// Whether the server speaks TLS, with any certificate, although the base URL does not use TLS.
 async fn speaks_tls(upstream: &Upstream) -> bool {
     let mut other = upstream.clone();
     let mut parts = upstream.base_url.clone().into_parts();

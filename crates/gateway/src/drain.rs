@@ -70,12 +70,12 @@ impl Drain {
         !self.begun.is_given()
     }
 
-    /// Becomes ready on [`Drain::begin`].
+    /// Becomes ready when [`Drain::begin`] is called.
     pub fn when_begun(&self) -> SignalFuture {
         self.begun.when_given()
     }
 
-    /// Becomes ready on [`Drain::cut`].
+    /// Becomes ready when [`Drain::cut`] is called.
     pub fn when_cut(&self) -> SignalFuture {
         self.cut.when_given()
     }

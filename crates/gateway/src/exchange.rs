@@ -129,6 +129,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 
 /// Prepares a request for its upstream.
 ///
+/// # Errors
 /// [`Kind::NotFound`] for an unknown model; [`Kind::Request`] for a request that the upstream or the chat template
 /// cannot handle; [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(
@@ -260,8 +261,7 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     Ok(true)
 }
 
-/// The stored state of `owner` that the model's upstream needs back. `None` if the upstream needs no state, since it
-/// sees calls as text.
+/// The stored state of `owner` that the model's upstream needs back. `None` if the upstream needs no state back.
 fn own_states(model: &Model, states: &Arc<TurnStates>, owner: Owner) -> Option<OwnStates> {
     states.of(owner, &model.upstream.name, model.wants_back())
 }

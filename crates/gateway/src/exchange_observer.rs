@@ -19,13 +19,15 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
 
     fn hop_ended(&self, result: HopResult<'_>);
 
-    /// Called when the client receives the first content, `after` the request to the upstream.
+    /// Called when the client receives the first content. `after` is the time since the request to the upstream.
     fn content_began(&self, after: Duration);
 
-    /// Called from time to time with the amount of text, and with the number of bytes that are `held` back.
+    /// Called from time to time while text is emitted. `text` counts the text so far, and `held` is the number of bytes
+    /// that are held back.
     fn progressed(&self, text: &EmittedText, held: u64);
 
-    /// Called once, at the end. The exchange may still restart with another model.
+    /// Called once, at the end of the observed part. The exchange may then restart with another model, which has its
+    /// own observer.
     fn ended(&self, end: &ExchangeEnd<'_>);
 }
 

@@ -30,7 +30,8 @@ pub trait Extension: fmt::Debug + Send + Sync {
     /// Returns the observer of all events on the bus. Called once, when the bus is created.
     fn bus_observer(&self) -> Observer;
 
-    /// Creates the extension for a configuration that enables it after one that did not. `None` if it stays disabled.
+    /// Creates the extension for a configuration if the previous one did not enable it. `None` if this one does not
+    /// enable it either.
     ///
     /// # Errors
     /// If the extension cannot start.
@@ -45,7 +46,7 @@ pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
     /// If the extension cannot start. This one then stays in use.
     fn renewed(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>>;
 
-    /// Called when another configuration, with these `changes`, has replaced this one.
+    /// Called when another configuration has replaced this one. `changes` are the settings that differ.
     fn replaced(&self, changes: &Changes);
 
     /// Returns the route of a URL path. `None` if the path does not belong to the extension.
@@ -80,7 +81,7 @@ pub struct ExtensionRequest<'r> {
     pub access: Access,
 }
 
-/// The body of a request. It need not be read.
+/// The body of a request. It does not have to be read.
 #[derive(Debug)]
 pub struct RequestBody<'r> {
     pub(super) body: Incoming,

@@ -89,8 +89,8 @@ pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Fail
 pub(super) enum Continuation {
     /// Sends another request to the upstream, which [`DecideHop::make`] builds.
     Ask(NextHop),
-    /// Hosted tools have run: passes their results, and the images for the client, to [`DecideHop::ran`], which
-    /// decides.
+    /// Hosted tools have run. Their results, and the images for the client, are passed to [`DecideHop::ran`], which
+    /// decides how to continue.
     Ran(Vec<Ran>, Vec<Media<'static>>),
     /// Ends the response with the output so far, and with a warning that gives the reason.
     End(Option<Warning<'static>>),
@@ -121,14 +121,15 @@ impl NextHop {
 
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// The body as the client sent it. It is needed until the response ends, and unparsed it takes less memory.
+    /// The body as the client sent it. It must be stored until the response ends, and takes less memory than the parsed
+    /// request.
     Body(Bytes, Option<OwnStates>),
     /// The conversation with toolwire's additions: hosted tools, and state that upstreams need back. It contains no
     /// instructions that teach tools.
     Conversation(Arc<Conversation>),
 }
 
-/// The first request of a response, as far as later ones depend on it.
+/// What later requests of a response need to know about the first one.
 #[derive(Debug)]
 pub(super) struct FirstRequest {
     pub(super) config: Arc<Config>,
@@ -137,13 +138,13 @@ pub(super) struct FirstRequest {
     pub(super) asked: Asked,
     /// The hosted tools, if the model has any.
     pub(super) hosted: Option<Arc<HostedTurn>>,
-    /// The time of the request, in seconds of Unix time.
+    /// The time of the request, as Unix time in seconds.
     pub(super) now: u64,
     /// The model that is asked.
     pub(super) subject: Subject,
     /// Whether the response must contain a call.
     pub(super) requires_call: bool,
-    /// The means of enforcement that the request uses.
+    /// The constraint that the request uses.
     pub(super) constrained: Option<Kind>,
     /// Whether further decisions may be needed once the request is accepted.
     pub(super) may_go_on: bool,
@@ -200,7 +201,7 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 }
 
 impl AskAgain {
-    /// Decides for the response to this request.
+    /// Creates the object that makes the decisions for the response to this request.
     pub(super) fn new(first: FirstRequest) -> Self {
         Self {
             hop: 1,
@@ -290,7 +291,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
             // The choice in its original form may require a call.
             conversation.rest.remove("tool_choice");
         }
-        // In the dialect's own form, choosing a server tool requires that tool.
+        // In its original form, a choice of a server tool requires a call to that tool.
         ToolChoice::Auto if !conversation.server_choice.is_empty() => {
             conversation.server_choice.clear();
             conversation.rest.remove("tool_choice");
@@ -301,7 +302,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
         let names = std::mem::take(&mut conversation.hosted_tools);
         conversation.tools.retain(|tool| !names.contains(&tool.name));
     }
-    // They still count as hosted, so that a model that calls one anyway gets an explanation.
+    // Exhausted tools still count as hosted, so that a model that calls one anyway gets an explanation.
     let exhausted = hosted.exhausted();
     conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
     let Conversation { tools, server_tools, server_choice, tool_choice, .. } = conversation;
@@ -316,8 +317,8 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     }
 }
 
-/// Replaces arguments that are not objects by objects in the calls for which `is_meant` is true, since some upstreams
-/// refuse other arguments. The results of such calls explain what was wrong.
+/// In the calls for which `is_meant` is true, replaces arguments that are not objects with objects, since some
+/// upstreams refuse other arguments. The results of such calls explain what was wrong.
 fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     for part in &mut turn.parts {
         if let Part::Call(call) = part

@@ -36,6 +36,7 @@ pub(super) struct Bounds<'a> {
 
 /// Reads the body, and returns it with the memory reserved for it.
 ///
+/// # Errors
 /// [`Kind::TooLarge`] beyond `limits.max_body` or `own_max` bytes; [`Kind::Request`] if the body is compressed or
 /// incomplete, or takes longer than `limits.body_timeout`; [`Kind::Overloaded`] if there is no memory for it;
 /// [`Kind::Draining`] if the server stops before the body is complete.
@@ -129,7 +130,7 @@ async fn discard(mut body: Incoming, drain: &Drain) {
     }
 }
 
-/// Creates the failure for a body of more than `max` bytes. `is_setting` says whether the limit is configurable.
+/// Creates the failure for a body of more than `max` bytes. `is_setting` is true if the limit is configurable.
 fn too_large(max: usize, is_setting: bool) -> Failure {
     let setting = if is_setting { " (limits.max_body)" } else { "" };
     let message = format!("the request's body is larger than {max} bytes{setting}");

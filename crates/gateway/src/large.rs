@@ -24,6 +24,7 @@ pub(super) fn is_large(size: usize) -> bool {
     size >= LARGE
 }
 
+/// Work that runs on another thread.
 ///
 /// # Errors
 /// [`Kind::Internal`] if the work panicked.
@@ -45,7 +46,7 @@ pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     })
 }
 
-/// Drops `value` on another thread, since dropping its many parts takes long.
+/// Drops `value` on another thread, since dropping its many parts takes a long time.
 pub(super) fn discard(value: impl Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn_blocking(move || drop(value));
@@ -69,7 +70,7 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// How often this thread has moved work to another thread.
+        /// How many times this thread has moved work to another thread.
         pub(crate) static MOVED: Cell<usize> = const { Cell::new(0) };
     }
 

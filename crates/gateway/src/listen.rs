@@ -47,7 +47,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(shared)?;
-    // Inherited by connections. Nagle's algorithm would delay tokens, which are small.
+    // Connections inherit this option. Nagle's algorithm would delay tokens, which are small.
     socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()

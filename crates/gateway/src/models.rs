@@ -21,7 +21,7 @@ pub(super) struct Models {
     config: Arc<Config>,
     /// The list of the wildcard model's upstream.
     catalogue: Option<Arc<Catalogue>>,
-    /// When the server started, in seconds of Unix time: `created` of models without a time of their own.
+    /// When the server started, as Unix time in seconds. Used as `created` for models without a time of their own.
     started: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn anthropic(model: &Value) -> Value {
 
 impl Models {
     /// Creates the list for `config` without fetching anything. `before` is the list for the replaced configuration,
-    /// with the changes since.
+    /// along with what has changed from that configuration to `config`.
     ///
     /// # Errors
     /// If no request can be built for an upstream.

@@ -25,14 +25,14 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// Seconds after which a refused client may retry.
 const RETRY_AFTER: &str = "1";
 
-/// How long a client that does not read may hold a slot for which others wait. Shorter if their own waits time out
-/// sooner.
+/// How long a client that does not read may hold a slot for which others wait. The time is shorter if the waiting
+/// requests would time out sooner.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lower limit of [`PATIENCE`] when it is shortened.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
-/// A client that requests slots, as far as clients can be told apart.
+/// A client that requests slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) enum Claimant {
     /// toolwire itself.
@@ -61,7 +61,7 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Number of slots that are taken: all of them, while requests wait.
+    /// Number of slots that are taken. While requests wait, all slots are taken.
     taken: usize,
     holders: HashMap<Claimant, usize>,
     /// Waiting requests in order of arrival.

@@ -22,6 +22,7 @@ pub(super) enum Outcome {
     Calls(CallStream),
 }
 
+/// Handles a request from a program.
 ///
 /// # Errors
 /// If the request has no valid registration key, or is invalid.

@@ -148,7 +148,7 @@ impl Reloader {
         }
     }
 
-    /// Reports a failed reload, after which everything is as before.
+    /// Reports a failed reload, which has changed nothing.
     fn failed(&self, reason: ReloadReason, service: &Service, mut problems: Vec<Problem>) -> ReloadError {
         problems.iter().for_each(Problem::log);
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -171,8 +171,8 @@ impl Reloader {
     }
 }
 
-/// Reads the configuration and creates a service for it. Blocks on the disk. `None` if none of its files has changed
-/// and `may_skip` is set.
+/// Reads the configuration and creates a service for it. Blocks on the disk. Returns `None` if `may_skip` is set and
+/// none of the configuration's files has changed.
 fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
     let running = &before.shared.config;
     let Loaded { config, warnings } = running.read_again()?;

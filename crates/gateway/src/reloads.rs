@@ -71,7 +71,7 @@ pub struct Reloads {
 pub struct ReloadStatus {
     pub generation: u64,
     pub(crate) config: Arc<Config>,
-    /// When the configuration was loaded, in milliseconds of Unix time.
+    /// When the configuration was loaded, as Unix time in milliseconds.
     pub loaded_at: u64,
     pub restart_required: Vec<String>,
     /// The time and the problems of the latest reload, if it failed.
@@ -88,7 +88,7 @@ impl Reloads {
     /// Reloads the configuration once the reloads requested earlier are done.
     ///
     /// # Errors
-    /// If the reload failed. Nothing has changed then.
+    /// If the reload failed. In that case, nothing has changed.
     pub async fn reload(&self, reason: ReloadReason) -> Result<Reloaded, ReloadError> {
         let (answer, answered) = oneshot::channel();
         // An error means that the server has ended.

@@ -127,7 +127,7 @@ pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -
     response
 }
 
-/// Passes on an error with a complete body. `failure` is its meaning for logs and metrics.
+/// Passes on an error with a complete body. `failure` describes the error in logs and metrics.
 pub(super) fn passed_error(
     status: StatusCode,
     headers: HeaderMap,
@@ -167,8 +167,8 @@ fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     }
 }
 
-/// Creates the response with the body `answer`. Its status is 200, or that of a failure before any content, for which
-/// the body becomes an error body.
+/// Creates the response with the body `answer`. Its status is 200, unless the response failed before any content. In
+/// that case, the failure determines the status, and the body becomes an error body.
 pub fn answer(
     mut answer: Pin<Box<AnswerBody>>,
     committed: Result<(), Failure>,

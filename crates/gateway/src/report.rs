@@ -28,8 +28,8 @@ const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
 /// Number of bytes before a piece of text that are searched again together with it, since a secret may start there.
 const CONTEXT: usize = 4 << 10;
 
-/// Number of bytes held back at the end of a text, since they may be the start of a secret. More if there are longer
-/// configured secrets.
+/// Number of bytes held back at the end of a text, since they may be the start of a secret. The number is larger if
+/// configured secrets are longer.
 const HELD: usize = 256;
 
 /// Error message for a response that was cut short by its client.
@@ -228,7 +228,7 @@ impl ExchangeReport {
         let is_heard = self.catch_up();
         let Some(hop) = self.hop.take() else { return };
         let total = (tally.input_tokens.unwrap_or(0), tally.output_tokens.unwrap_or(0));
-        // The counts of the upstream are totals of all hops.
+        // The upstream's counts are totals for all hops.
         let own = |total: u64, before: u64| Some(total.saturating_sub(before)).filter(|own| *own > 0);
         let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
         self.counted = total;

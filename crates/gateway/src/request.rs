@@ -60,8 +60,8 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Whether the client requests a WebSocket, which takes a GET request (RFC 6455, section 4.1). `Upgrade` is ignored in
-/// HTTP/1.0 and without the connection option (RFC 9110, section 7.8).
+/// Whether the client requests a WebSocket, which requires a GET request (RFC 6455, section 4.1). `Upgrade` is ignored
+/// in HTTP/1.0 and without the connection option (RFC 9110, section 7.8).
 pub(super) fn asks_websocket(head: &Parts) -> bool {
     head.version == Version::HTTP_11
         && head.method == Method::GET

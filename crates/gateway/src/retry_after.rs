@@ -1,7 +1,7 @@
 //! The upstream's `Retry-After`, and how much of it is passed on to clients.
 //!
-//! SDKs sleep for as long as `Retry-After` says, some for weeks. Only short waits are therefore passed on. For a long
-//! wait, the client is told not to retry.
+//! SDKs sleep for as long as `Retry-After` says, some of them even for weeks. Only short waits are therefore passed on.
+//! For a long wait, the client is told not to retry.
 
 use std::{
     borrow::Cow,

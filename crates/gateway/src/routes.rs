@@ -162,7 +162,7 @@ impl Route {
         }
     }
 
-    /// Whether requests for this route are sent to a model and so belong in the figures.
+    /// Whether requests for this route are sent to a model and are therefore counted in the statistics.
     pub(super) fn asks_model(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::Passthrough(_))
     }
@@ -287,7 +287,7 @@ pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }
 
-/// The prefix of all paths of the API, with which clients' base URLs end.
+/// The prefix of all paths of the API. Clients' base URLs end with it.
 const BASE: &str = "/v1";
 
 /// Returns the failure for an unknown path, and the dialect that the client probably uses. The usual cause is a

@@ -67,6 +67,7 @@ impl Server {
         Self::bind_extended(config, tap, inherited, None)
     }
 
+    /// Like [`Server::bind_or_inherit`], but adds `extension`, if given.
     ///
     /// # Errors
     /// As for [`Server::bind_or_inherit`], or if the extension cannot start.

@@ -55,7 +55,8 @@ struct Search {
 
 impl Servers {
     /// Covers the upstreams of models for which something may be enforced. `before` is the state for the replaced
-    /// configuration, with the changes since; what was detected for unchanged upstreams is reused.
+    /// configuration, along with what has changed from that configuration to `config`. What was detected for unchanged
+    /// upstreams is reused.
     ///
     /// # Errors
     /// Returns the name of an upstream for which no request can be built, and the reason.

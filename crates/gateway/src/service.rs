@@ -94,7 +94,7 @@ impl Refused {
     }
 }
 
-/// Admits a request by its client's limits. `None` if the caller has no name, and so no limits.
+/// Admits a request if its client's limits allow it. `None` if the caller has no name and therefore no limits.
 async fn admit(
     caller: &Caller,
     demand: impl FnOnce(&Account) -> RequestDemand,
@@ -284,7 +284,7 @@ impl Service {
     /// Returns the client of an upstream.
     ///
     /// # Errors
-    /// Never for a configured upstream.
+    /// Never fails for a configured upstream.
     fn client(&self, upstream: &Upstream) -> Result<&Arc<Client>, Failure> {
         let missing = || format!("there is no client for upstream `{}`", upstream.name);
         self.clients.get(&upstream.name).ok_or_else(|| Failure::new(Kind::Internal, missing()))

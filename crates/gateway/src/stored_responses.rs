@@ -75,7 +75,7 @@ impl Responses {
             for key in &keys {
                 let record = find(store, key, now)?;
                 bytes += record.as_ref().map_or(0, Bytes::len);
-                // Checked before all records are in memory.
+                // Checked before all records are loaded into memory.
                 if bytes > max.saturating_mul(RECORDS_PER_BODY) {
                     return Ok(None);
                 }
@@ -169,7 +169,7 @@ const BUSY: &str = "another process holds the stored responses of this server, s
 
 const BROKEN: &str = "the stored responses cannot be read; try again in a moment";
 
-/// Returns the failure for when the shared store is unreachable.
+/// Returns the failure of a request that needs the shared store while it is unreachable.
 pub(super) fn away(error: &StoreError) -> Failure {
     tracing::warn!(%error, "a request needs the store, which is away");
     let message = "the store of this server cannot be reached, and the request depends on what is kept there; try again in a moment";
@@ -198,7 +198,7 @@ fn known<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError
 /// How long to wait before looking again.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// How much larger records may be than the part of them that a request uses.
+/// How many times larger records may be than the part of them that a request uses.
 const RECORDS_PER_BODY: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,7 +241,7 @@ pub(super) struct ResponseKeeper {
     dialect: ClientDialect,
     owner: Owner,
     input: RecordInput,
-    /// When the request arrived, in seconds of Unix time.
+    /// When the request arrived, as Unix time in seconds.
     now: u64,
 }
 
@@ -282,7 +282,7 @@ mod tests {
         Bytes::from(body.to_string())
     }
 
-    /// Returns the request with its history, and how often work was moved to another thread.
+    /// Returns the request with its history, and how many times work was moved to another thread.
     async fn joined(responses: &Responses, dialect: ClientDialect, body: &Bytes) -> (Value, usize) {
         let before = MOVED.get();
         let whole = responses.with_history(dialect, Owner::default(), body.clone(), 1).await.unwrap();

@@ -25,20 +25,22 @@ pub trait Tap: fmt::Debug + Send + Sync {
 
 /// Observes one exchange, starting before the request is sent to the upstream.
 pub trait Watch: Send {
-    /// Called when another hop begins within the same response, `after` the start of the exchange. `request` appends
-    /// `turns` to the previous request.
+    /// Called when another hop begins within the same response. The request appends the turns to the previous request.
+    /// The duration is the time since the start of the exchange.
     fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
 
     /// Called when the client receives an event between two hops.
     fn shown(&mut self, _event: &Event<'_>) {}
 
-    /// Called when the upstream has refused the hop's request because of a constraint and is sent `request` instead.
+    /// Called when the upstream has refused the hop's request because of a constraint, and this request is sent
+    /// instead.
     fn asked_otherwise(&mut self, _request: &UpstreamRequest) {}
 
-    /// Called once per hop, when the upstream's headers arrive, `after` the start of the exchange.
+    /// Called once per hop, when the upstream's headers arrive. `after` is the time since the start of the exchange.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
-    /// Called for each piece of the upstream's body as the network delivers it, `after` the start of the exchange.
+    /// Called for each piece of the upstream's body as the network delivers it. `after` is the time since the start of
+    /// the exchange.
     fn piece(&mut self, bytes: &[u8], after: Duration);
 
     /// Called exactly once, at the end of the exchange.

@@ -129,8 +129,8 @@ impl OwnStates {
         });
     }
 
-    /// For the calls in the history of `conversation`, fetches state that this instance does not have from the shared
-    /// store.
+    /// Fetches state for calls in the history of `conversation` from the shared store, unless this instance has that
+    /// state already.
     ///
     /// # Errors
     /// If the store is unreachable.

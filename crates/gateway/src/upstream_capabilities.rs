@@ -2,7 +2,7 @@
 //!
 //! A server that does not support a constraint may refuse it, which shows in the status. Or it may ignore the
 //! constraint, which shows only in responses: the required call is missing several times in a row. Either may also be
-//! due to one client's requests, so [`Experience`] decides for which clients it counts.
+//! caused by one client's requests, so [`Experience`] decides for which clients the constraint counts as unsupported.
 
 mod experience;
 mod forms;
@@ -45,7 +45,7 @@ pub(super) struct UpstreamCapabilities {
 
 impl UpstreamCapabilities {
     /// Returns the settings of the upstream of `entry`, including what was learned about its server, and the
-    /// constraints that are left for this request of `owner`.
+    /// constraints that may still be used for this request from `owner`.
     pub(super) fn about<'m>(
         &'m self,
         entry: &'m Model,
@@ -90,7 +90,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Creates an observer of a response from `entry`, requested as `asked`. `None` if nothing depends on it.
+    /// Creates an observer of a response from `entry`, requested as `asked`. `None` if there is nothing to learn from
+    /// it.
     pub(super) fn new(capabilities: &Arc<UpstreamCapabilities>, entry: &Model, asked: &str) -> Option<Self> {
         entry.upstream.options.side().follows_reasoning().then(|| Self {
             capabilities: Arc::clone(capabilities),
@@ -186,7 +187,7 @@ impl LearnedMeans {
         self.memory.lock().0.remove(upstream);
     }
 
-    /// The `means` that the upstream of `entry` is not known to lack for this request.
+    /// Returns `means` without the constraints that the upstream of `entry` is known not to support for this request.
     fn left(&self, means: Means, entry: &Model, conversation: &Conversation, owner: Owner) -> Means {
         if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;
@@ -303,8 +304,8 @@ pub(super) fn of_tools(conversation: &Conversation) -> Digest {
     Digest::of(&text)
 }
 
-/// Whether the response to a request that required a call contains a well-formed one. `None` if the response does not
-/// tell, because it was cut off or filtered, or because the model refused.
+/// Whether the response to a request that required a call contains a well-formed call. `None` if that says nothing
+/// about the constraint, because the response was cut off or filtered, or because the model refused.
 fn keeps_constraint(tally: &Tally) -> Option<bool> {
     match tally.finish? {
         Finish::Length | Finish::Filter => None,

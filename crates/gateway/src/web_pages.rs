@@ -3,8 +3,8 @@
 //! Any page that is open in a browser can make the browser send requests to all listeners on its machine. Two checks
 //! detect requests from pages of other sites:
 //!
-//! - The host must be one of the server's names. A page whose name temporarily resolves to this machine (DNS
-//!   rebinding) has the same origin as its requests, but its requests carry that name.
+//! - The host must be one of the server's names. A page whose name temporarily resolves to this machine (DNS rebinding)
+//!   has the same origin as its requests, but the host of its requests is that name.
 //! - The page's origin must be that of the server, or one that the configuration allows.
 //!
 //! Programs that are not browsers send neither `Origin` nor `Sec-Fetch-Site`.
@@ -70,8 +70,8 @@ impl HostNames<'_> {
     }
 }
 
-/// Checks a request to a listener that needs no key. `is_allowed` says whether any page may send the request, or
-/// its page is allowed.
+/// Checks a request to a listener that needs no key. `is_allowed` is true if any page may send the request, or if the
+/// configuration allows its page.
 ///
 /// # Errors
 /// [`Kind::Forbidden`]
@@ -123,7 +123,7 @@ pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the browser navigates to the requested URL, for example by a link.
+/// Whether the browser navigates to the requested URL, for example because of a link.
 pub(super) fn is_navigation(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode == "navigate")
 }
@@ -156,7 +156,8 @@ pub fn host(head: &request::Parts) -> Option<&str> {
     hosts(head).next()
 }
 
-/// Returns the host's names in the header and in the target or `:authority`. Unreadable names are empty.
+/// Returns the names of the host in the `Host` header and in the request target or `:authority`. Unreadable names are
+/// empty.
 fn hosts(head: &request::Parts) -> impl Iterator<Item = &str> {
     let header = head.headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     header.into_iter().chain(head.uri.authority().map(|authority| authority.as_str()))

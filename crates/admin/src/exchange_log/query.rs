@@ -84,6 +84,7 @@ const ORDERS: [(&str, Order); 5] = [
 ];
 
 impl Query {
+    /// Parses a query.
     ///
     /// # Errors
     /// If the query is too long, names an unknown field, or compares a number with a value that is not a number.

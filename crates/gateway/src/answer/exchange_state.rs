@@ -33,7 +33,7 @@ pub(super) struct ExchangeState {
     pub(super) asked: AskedModel,
     /// Bytes to send that the client's connection has not taken yet.
     pub(super) out: BytesMut,
-    /// Bytes of keep-alives in `out`, while nothing else in it may be sent.
+    /// Number of bytes of keep-alives at the start of `out`, while nothing else in it may be sent.
     pub(super) comments: usize,
     pub(super) stream: bool,
     /// Number of reads, and of slices of read data, since the deadlines were last checked.
@@ -44,7 +44,7 @@ pub(super) struct ExchangeState {
     pub(super) is_filler: bool,
     /// The slot at the upstream, held until the client has read everything.
     pub(super) permit: Option<Permit>,
-    /// Runs while the client does not read.
+    /// The timer that runs while the client does not read.
     unread: Option<Pin<Box<Sleep>>>,
     /// The memory of the request's body. Released when the upstream answers, since it has received the request by
     /// then.
@@ -177,7 +177,7 @@ impl ExchangeState {
         live.progress(state, count::estimated_output(&self.asked.pipeline));
     }
 
-    /// Continues once the upstream has been asked, or the request could not be prepared.
+    /// Continues with a request that has been prepared and sent, or fails if it could not be prepared.
     fn prepared(&mut self, prepared: Result<StartedExchange, Failure>) {
         match prepared {
             Ok(StartedExchange { asked, observers }) => {

@@ -125,7 +125,7 @@ impl Observers {
         self.model.begun
     }
 
-    /// The upstream of a model has been asked, after its request was prepared.
+    /// Called when a request to a model has been prepared and sent to `upstream`.
     pub(super) fn prepared(&mut self, model: ModelObservers, upstream: &Arc<Upstream>) {
         if let Some(attempts) = &self.attempts {
             self.access.moved(attempts.count(), attempts.target(), upstream);
@@ -134,7 +134,7 @@ impl Observers {
         self.hop_begun();
     }
 
-    /// The upstream has begun its response.
+    /// Called when the upstream has begun its response.
     pub(super) fn answered(&mut self, head: &response::Parts) {
         self.is_answered = true;
         self.model.watch(|watch, after| watch.answered(head.status, &head.headers, after));
@@ -152,7 +152,7 @@ impl Observers {
         }
     }
 
-    /// A piece of the upstream's response has arrived.
+    /// Called when a piece of the upstream's response has arrived.
     pub(super) fn piece(&mut self, data: &[u8]) {
         self.model.watch(|watch, after| watch.piece(data, after));
     }
@@ -162,14 +162,14 @@ impl Observers {
         self.access.hop_chunk();
     }
 
-    /// The response may have progressed.
+    /// Called when the response may have progressed.
     pub(super) fn progressed(&mut self, pipeline: &Pipeline) {
         if let Some(report) = &mut self.model.report {
             report.progressed(pipeline);
         }
     }
 
-    /// The hop has ended, unless no hop is in progress.
+    /// Called when the hop has ended. There may be no hop in progress.
     pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
         if let (Some(learner), Some(field)) = (&self.model.learner, pipeline.reasoning_field()) {
             learner.saw_reasoning(field);
@@ -186,8 +186,8 @@ impl Observers {
         self.model.watch(|watch, _| watch.shown(event));
     }
 
-    /// Another hop begins, whose request contains `turns` in addition to the previous one. Returns the client that
-    /// sends the request as part of the hop's trace.
+    /// Called when another hop begins, whose request contains `turns` in addition to the previous request. Returns the
+    /// client that sends the request as part of the hop's trace.
     pub(super) fn asked_again(
         &mut self,
         client: &Arc<Client>,
@@ -215,7 +215,7 @@ impl Observers {
         self.access.asked_otherwise(kind_name(refusal))
     }
 
-    /// Another model will be asked, since the current one has failed.
+    /// Called when another model will be asked, since the current one has failed.
     pub(super) fn asked_another(&mut self, failure: &Failure, pipeline: &Pipeline) {
         self.model.ended(&Outcome::Failed(failure.clone()), pipeline, &self.access);
         let error = Some(kind_name(failure.kind()));
@@ -252,7 +252,7 @@ impl Observers {
         }
     }
 
-    /// The exchange is over.
+    /// Called when the exchange is over.
     pub(super) fn ended(&mut self, outcome: Outcome, pipeline: &Pipeline) {
         self.model.ended(&outcome, pipeline, &self.access);
         if let Some(attempts) = self.attempts.as_ref().filter(|_| !self.failure_written) {

@@ -16,8 +16,8 @@ use toolwire_pipeline::{
 /// The conversation that the upstream receives: with the tools taught in the prompt and well-formed calls enforced, if
 /// the model is configured that way.
 ///
-/// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, `now` is the time in
-/// seconds of Unix time.
+/// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, and `now` is a Unix
+/// time in seconds.
 ///
 /// # Errors
 /// If the upstream's API cannot express a part of the conversation, or the model's chat template cannot provide the
@@ -122,8 +122,8 @@ fn rendered<'a>(
 }
 
 /// The request to the model's upstream, and whether the response starts inside reasoning (`None` if there is no prompt
-/// that determines this). If it does, `sent` loses a constraint that applies from the first token on, since it would
-/// constrain the reasoning. `options` are the known settings of the model's upstream.
+/// that determines this). If it does, a constraint that applies from the first token on is removed from `sent`, since
+/// it would constrain the reasoning. `options` are the known settings of the model's upstream.
 ///
 /// # Errors
 /// If the model's chat template refuses the conversation or fails, or if the model's name cannot be part of the URL.
@@ -136,7 +136,7 @@ pub(crate) fn encode(
     let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
         let request = side.encode(sent, &name);
-        // Servers may resolve such a path segment to another place even if it is escaped.
+        // Servers may resolve the path segments `.` and `..` to another place even if they are escaped.
         if request.path.is_some() && matches!(&*name, "." | "..") {
             let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
             return Err(Failure::new(Kind::Request, why).with_param("model"));

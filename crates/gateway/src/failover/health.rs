@@ -63,8 +63,8 @@ struct TargetHealth {
 struct Target {
     /// Number of failures since the last success.
     failures: usize,
-    /// The first client since the last success whose request was answered with an error. `has_two_witnesses` says
-    /// whether the same has since happened to another client.
+    /// The first client whose request was answered with an error since the last success. `has_two_witnesses` is true if
+    /// the same has happened to another client.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
     /// Number of ejections since the last success.
@@ -88,9 +88,9 @@ impl Target {
         self.returns.is_some_and(|returns| now < returns)
     }
 
-    /// Counts the failure of a request sent at `asked`. Returns how long the target is ejected for it, or `None` if it
-    /// is not. An ejection is not extended by requests that were sent before it, or during it for lack of another
-    /// target. With a `witness`, the target is ejected only if another client has seen failures too.
+    /// Counts the failure of a request sent at `asked`. Returns how long the target is ejected because of it, or `None`
+    /// if it is not ejected. An ejection is not extended by requests that were sent before it, or during it for lack of
+    /// another target. With a `witness`, the target is ejected only if another client has seen failures too.
     fn own_ejection(
         &mut self,
         asked: Instant,
@@ -133,14 +133,15 @@ impl Target {
         }
     }
 
-    /// Whether a request that was sent at `asked` tells more about the target than its ejection did.
+    /// Whether a request was sent at `asked` after the last ejection, so that its outcome says something new about the
+    /// target.
     fn is_after_ejection(&self, asked: Instant) -> bool {
         self.ejected.is_none_or(|ejected| ejected <= asked)
     }
 }
 
 impl TargetHealth {
-    /// The health that applies to a client: the target's for all clients, and its health for this client.
+    /// Returns the health that applies to a client: the target's health for all clients, and that for this client.
     fn of(&self, client: Claimant) -> impl Iterator<Item = &Target> {
         [Some(&self.all), self.clients.get(&client)].into_iter().flatten()
     }

@@ -61,10 +61,10 @@ pub(super) struct Attempts<T> {
     overloaded: u16,
 }
 
-/// The target of a request that is asked now, and those that may be asked later.
+/// The target that is currently asked for a response, and the targets that may be asked later.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The entry that is currently asked. `asked`: the time at which its request began.
+    /// The entry that is currently asked. `asked` is the time at which its request began.
     current: String,
     asked: Instant,
     /// The entries that may answer, in the order in which they are asked.
@@ -88,8 +88,7 @@ impl Failover {
     }
 
     /// Chooses the entry to ask first, for a model that has alternatives. `affinity` returns the affinity of the
-    /// conversation. `may` says whether the caller may use a given fallback; fallbacks for which it returns `false` are
-    /// left out.
+    /// conversation. `may` returns whether the caller may use a fallback. Other fallbacks are left out.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -168,8 +167,8 @@ impl<T: 'static> Attempts<T> {
     }
 
     /// Returns the failure to report in place of `failure` after the last target has failed, if all targets were
-    /// already ejected when the request arrived. It tells the client to retry once a target may have recovered. Otherwise
-    /// `None`: the client would only repeat what toolwire has just tried.
+    /// already ejected when the request arrived. It tells the client to retry once a target may have recovered.
+    /// Otherwise, returns `None`, since the client would only repeat what toolwire has just tried.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         if !self.plan.is_outage || !failure.may_succeed_elsewhere() {
             return None;
@@ -289,12 +288,12 @@ impl<T> fmt::Debug for Attempts<T> {
 }
 
 /// Whether the request itself may have caused the failure, so that the failure says nothing about other requests: the
-/// target may reject or take too long for its text, or reject the client's own session.
+/// target may reject its text, take too long to process it, or reject the client's own session.
 fn may_be_of_the_request(kind: Kind) -> bool {
     kind != Kind::Connect
 }
 
-/// Logs that `next` is asked because `failed` has failed. Failures that will not pass by themselves are logged as
+/// Logs that `next` is asked because `failed` has failed. Failures that will not go away by themselves are logged as
 /// warnings.
 fn log(failed: &str, next: &str, failure: &Failure) {
     match failure.kind() {

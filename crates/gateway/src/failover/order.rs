@@ -17,8 +17,8 @@ pub(super) struct Way {
 }
 
 /// Returns the entries that may answer for `model`, in the order in which they are asked. With weights, the order
-/// differs between conversations but is fixed for the conversation that `affinity` identifies. `may` says whether the
-/// caller may use a given fallback; fallbacks for which it returns `false` are left out.
+/// differs between conversations but is fixed for the conversation that `affinity` identifies. `may` returns whether
+/// the caller may use a fallback. Other fallbacks are left out.
 pub(super) fn order(
     config: &Config,
     model: &Model,

@@ -21,7 +21,7 @@ pub(super) fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'st
     }
 }
 
-/// The events for the client about calls that have run and the images that they made.
+/// The events for the client about calls that have run and the images that they generated.
 pub(super) fn outcome(
     ran: &[Ran],
     mut images: Vec<Media<'static>>,

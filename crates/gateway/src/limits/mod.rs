@@ -5,10 +5,10 @@
 //!                  └──────────▶ Limited, the answer
 //! ```
 //!
-//! An [`Account`] belongs to a name, whichever of its keys is used. Tokens are reserved before the upstream is asked,
-//! or else any number of concurrent requests would pass. When the response's body is dropped (at its end, after an
-//! error, or when the client disconnects), the actual usage replaces the reservation. [`Account`] and [`Ledger`] own
-//! all counters.
+//! An [`Account`] belongs to a name, no matter which of the name's keys is used. Tokens are reserved before the
+//! upstream is asked, because otherwise any number of concurrent requests would be admitted. When the response's body
+//! is dropped (at its end, after an error, or when the client disconnects), the actual usage replaces the reservation.
+//! [`Account`] and [`Ledger`] own all counters.
 //!
 //! Counters are in memory, or on a server that several instances share ([`DistributedLimits`]). While that server is
 //! unreachable, the counters in memory apply.
@@ -69,8 +69,8 @@ impl Ledger {
         Self { accounts: Mutex::default(), counts, unread: Mutex::default() }
     }
 
-    /// Returns the account of `name` and limits it by `grant` from now on. Its usage stays. Reads from disk when a name
-    /// is used for the first time.
+    /// Returns the account of `name`, to which the limits in `grant` apply from now on. Its usage is kept. Reads from
+    /// disk when a name is used for the first time.
     pub(super) fn account(&self, name: &str, grant: &Grant, now: u64) -> Arc<Account> {
         let mut accounts = self.accounts();
         let account = match accounts.get(name) {
@@ -233,11 +233,11 @@ impl Account {
         tokens_per_minute.or(tokens_per_month).is_some()
     }
 
-    /// Admits a request. `now` is in seconds of Unix time, and `dialect` is the client's, for the error response. Waits
-    /// only if the counts are on a server.
+    /// Admits a request. `now` is a Unix time in seconds, and `dialect` is the client's dialect, for the error
+    /// response. Waits only if the counts are on a server.
     ///
     /// # Errors
-    /// If the request would exceed a limit. Nothing is counted then.
+    /// If the request would exceed a limit. In that case, nothing is counted.
     pub(super) async fn admit(
         self: &Arc<Self>,
         demand: RequestDemand,

@@ -29,7 +29,7 @@ pub(super) enum Exceeded {
     Tokens(u64, Duration),
     /// The limit on responses in progress.
     Streams(u64),
-    /// The limit on tokens per month, and the start of the next month in seconds of Unix time.
+    /// The limit on tokens per month, and the start of the next month as Unix time in seconds.
     Month(u64, u64),
     /// The limit on tokens per month. What is left of it is reserved for responses in progress.
     MonthReserved(u64),
@@ -44,8 +44,8 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// Creates the response in `dialect` to the client `name`. `now` is in seconds of Unix time, and `levels` is what
-    /// is left of the limits.
+    /// Creates the response in `dialect` to the client `name`. `now` is a Unix time in seconds, and `levels` is what is
+    /// left of the limits.
     pub(super) fn new(
         exceeded: Exceeded,
         name: &str,

@@ -71,7 +71,7 @@ impl SavedCounts {
     }
 
     /// Saves counts, which are written to disk later. Leaves out the copies in `unread`, since `counts` does not
-    /// include theirs.
+    /// include the usage in them.
     pub(super) fn write(
         &self,
         name: &str,

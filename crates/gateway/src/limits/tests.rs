@@ -25,7 +25,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// Whatever ends a response, exactly what was reserved is returned.
+/// No matter how a response ends, exactly what was reserved is returned.
 #[tokio::test(start_paused = true)]
 async fn reservations_and_places_come_back() {
     let limits = KeyLimits {
@@ -225,7 +225,7 @@ fn damaged_file_of_usage_loses_nothing() {
     for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
         let ledger = ledger();
         assert_eq!(used(&ledger), expected, "{round}");
-        // In every second round nothing is used, so that the files must agree without a change.
+        // In every second round nothing is used, so the files must already agree.
         if round % 4 < 2 {
             ledger.account("team", &grant, NOW).usage.add((70, 7), 0, NOW);
             expected += 77;

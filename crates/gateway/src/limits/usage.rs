@@ -14,7 +14,7 @@ use toolwire_config::calendar::Month;
 /// Estimated length in tokens of a client's first response.
 const FIRST_OUTPUT: u64 = 512;
 
-/// Approximate number of responses in the mean length.
+/// Approximate number of recent responses whose lengths are averaged.
 const MEMORY: u64 = 8;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub(super) struct Usage {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BudgetRefusal {
-    /// All tokens are used. Contains the start of the next month, in seconds of Unix time.
+    /// All tokens are used. Contains the start of the next month, as Unix time in seconds.
     Gone(u64),
     /// The remaining tokens are reserved for responses in progress.
     Reserved,
@@ -192,7 +192,7 @@ impl Usage {
         self.months.lock().at(Month::of(now)).models.clone()
     }
 
-    /// Replaces the counts of a month by those of a server, which does not count by model.
+    /// Replaces the counts of a month with those of a server, which does not count by model.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
         self.months.lock().at(month).all = counts;
     }

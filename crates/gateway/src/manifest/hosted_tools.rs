@@ -102,6 +102,7 @@ impl HostedTools {
         Some(Self { mixed_turns, separator, tools: tools.collect() })
     }
 
+    /// Declares the tools in `conversation`.
     ///
     /// # Errors
     /// If a schema is not JSON.

@@ -100,7 +100,7 @@ pub struct Access {
     hop: Option<HopRecord>,
     /// Number of other models that were asked after failures.
     turns: u64,
-    /// Whether the request is for a model and so belongs in the figures.
+    /// Whether the request is for a model and is therefore counted in the statistics.
     asks_model: bool,
     /// The entry in the list of responses in progress, while the response is listed.
     live: Option<Box<LiveEntry>>,
@@ -270,7 +270,7 @@ impl Access {
         self.hop.as_ref().map(HopRecord::again)
     }
 
-    /// Records that the upstream refused the request and is sent another; see [`HopRecord::asked_otherwise`].
+    /// Records that the upstream refused the request and is sent another one; see [`HopRecord::asked_otherwise`].
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         self.hop.as_mut()?.asked_otherwise(error)
     }
@@ -298,9 +298,9 @@ impl Access {
         self.passed.context().cloned()
     }
 
-    /// Records the end of the request to the upstream, if one is in progress. `outcome` is the finish reason, or why
-    /// there is none; then `error` is the label under which the failure is counted. `tokens` are totals of all hops so
-    /// far.
+    /// Records the end of the request to the upstream, if one is in progress. `outcome` is the finish reason. If there
+    /// is none, it is the reason for that, and `error` is the label under which the failure is counted. `tokens` are
+    /// totals of all hops so far.
     pub(crate) fn hop_ended(
         &mut self,
         outcome: &dyn fmt::Display,
@@ -359,7 +359,7 @@ impl Access {
         }
     }
 
-    /// Sets how the request ended. Without this, it counts as cancelled.
+    /// Sets how the request ended. A request for which this is not called counts as cancelled.
     pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
@@ -413,7 +413,7 @@ impl Access {
         self.trace.end();
     }
 
-    /// Adds the request to the figures of the last two hours.
+    /// Adds the request to the statistics of the last two hours.
     fn add_figures(&self, error: Option<&'static str>) {
         if !self.asks_model {
             return;
@@ -508,7 +508,7 @@ impl Drop for Access {
     }
 }
 
-/// Logs which tools are missing in the instructions to the model for the request `id`.
+/// Logs which tools are missing from the instructions to the model for the request `id`.
 pub(crate) fn tools_left_out(id: &str, model: &str, tools: &[String]) {
     let names = tools.join(", ");
     let (tools, names) = (tools.len(), clip(&names, MAX_NAMES));
@@ -520,7 +520,7 @@ pub fn failure_name(failure: &Failure) -> &str {
     failure.code().unwrap_or_else(|| kind_name(failure.kind()))
 }
 
-/// Returns toolwire's own name of the finish reason, which is the same for all dialects.
+/// Returns toolwire's own name for the finish reason, which is the same for all dialects.
 pub fn finish_name(finish: Finish) -> &'static str {
     finish.into()
 }

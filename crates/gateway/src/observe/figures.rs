@@ -19,7 +19,7 @@ use super::{
     metrics::OTHER,
 };
 
-/// The longest window in minutes. As many minutes before it are stored for comparison.
+/// The longest window in minutes. The same number of minutes before it is also stored, for comparison.
 pub const MAX_WINDOW: u64 = 60;
 
 /// Maximum number of models, keys or upstreams with figures of their own.
@@ -95,7 +95,7 @@ struct Minute {
 }
 
 impl Figures {
-    /// Counts a request that ended at `now`, in seconds of Unix time.
+    /// Counts a request that ended at `now`, a Unix time in seconds.
     pub(crate) fn record(&self, request: &FinishedRequest<'_>, now: u64) {
         let mut history = self.0.lock();
         for (group, name) in history.groups.iter_mut().zip(request.names) {
@@ -115,7 +115,7 @@ impl Figures {
         }
     }
 
-    /// Returns the figures of the last minute. `now` is in seconds of Unix time, and `running` is the number of
+    /// Returns the figures of the last minute. `now` is a Unix time in seconds, and `running` is the number of
     /// responses in progress.
     pub(crate) fn now(&self, running: i64, now: u64) -> Value {
         let history = self.0.lock();
@@ -138,7 +138,7 @@ impl Figures {
     }
 
     /// Returns the figures of the last `window` minutes, including the current one, and of as many minutes before them.
-    /// `window` is at most [`MAX_WINDOW`]. `now` is in seconds of Unix time.
+    /// `window` is at most [`MAX_WINDOW`]. `now` is a Unix time in seconds.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
         let history = self.0.lock();
         let [model, key, upstream] = &history.groups;

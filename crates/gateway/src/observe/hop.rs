@@ -130,7 +130,7 @@ impl HopRecord {
         &self.span
     }
 
-    /// Records that the upstream refused the request with the reason `error` and is sent another. Returns the trace
+    /// Records that the upstream refused the request with the reason `error` and is sent another one. Returns the trace
     /// context for the new request.
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         let trace = self.attempt.trace.again();

@@ -2,8 +2,8 @@
 
 use std::{error::Error, fmt};
 
-/// A list of strings, which is written as an array in JSON. tracing does not support lists, so it is recorded as an
-/// error (`value as &dyn Error`) that the formatter recognizes.
+/// A list of strings, which is written as an array in JSON. tracing does not support lists, so the list is recorded as
+/// an error (`value as &dyn Error`) that the formatter recognizes.
 #[derive(Debug)]
 pub struct List(pub Vec<String>);
 

@@ -119,7 +119,7 @@ where
     }
 }
 
-/// Replaces the strings that the library wrote for lists by arrays.
+/// Replaces the strings that the library wrote for lists with arrays.
 struct Lists<'o>(&'o mut Map<String, Value>);
 
 impl Visit for Lists<'_> {
@@ -226,7 +226,7 @@ mod tests {
         assert!(library.starts_with("{\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), "{library}");
     }
 
-    /// Logs `hostile` in three lines, in each way in which a value can get into a line.
+    /// Logs `hostile` in three lines, one for each way in which a value can get into a line.
     fn log_everywhere(hostile: &str) {
         let error = io::Error::other(hostile.to_owned());
         let error: &(dyn Error + 'static) = &error;

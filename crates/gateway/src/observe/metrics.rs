@@ -69,7 +69,7 @@ impl RefreshCounter {
 }
 
 impl Metrics {
-    /// Creates all metrics at zero. With `tool_names`, the names of called tools become labels.
+    /// Creates all metrics at zero. If `tool_names` is set, the names of called tools become labels.
     pub(crate) fn new(tool_names: bool) -> Self {
         let (mut registry, mut model_registry) = (Registry::with_prefix("toolwire"), Registry::default());
         Self {
@@ -85,7 +85,7 @@ impl Metrics {
         }
     }
 
-    /// Records that a configuration was loaded, including the first one. `at` is in milliseconds of Unix time.
+    /// Records that a configuration was loaded, including the first one. `at` is a Unix time in milliseconds.
     pub(crate) fn config_loaded(&self, generation: u64, at: u64) {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.series.config_generation.set(signed(generation));
@@ -325,7 +325,7 @@ impl Metrics {
         &self.live
     }
 
-    /// Returns the [current figures](Figures::now). `now` is in seconds of Unix time.
+    /// Returns the [current figures](Figures::now). `now` is a Unix time in seconds.
     pub fn figures_of_now(&self, now: u64) -> serde_json::Value {
         self.figures.now(self.series.streams_in_flight.get(), now)
     }

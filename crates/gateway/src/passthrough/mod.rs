@@ -47,7 +47,7 @@ pub(super) struct Prepared<'c> {
 }
 
 /// Returns what the request needs of its client's limits. The response is not read, so only the estimated tokens of a
-/// text body count, and only if `has_limits`.
+/// text body count. They are estimated only if `has_limits` is set.
 ///
 /// # Errors
 /// [`Kind::Internal`]
@@ -206,7 +206,7 @@ mod tests {
     const CONFIG: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
         [[models]]\nname = \"m\"\nupstream = \"u\"\nupstream_name = \"o\"\n";
 
-    /// Returns the body that is passed on, its estimated tokens, and how often work was moved to another thread.
+    /// Returns the body that is passed on, its estimated tokens, and how many times work was moved to another thread.
     async fn prepared(body: String, has_limits: bool) -> (Bytes, u64, usize) {
         let config = of_text(CONFIG.to_owned()).unwrap();
         let request = Request::post("/v1/embeddings").header("content-type", "application/json").body(());

@@ -1,4 +1,5 @@
-//! Decides who may send requests: clients with a valid key or, if no key is needed, which web pages.
+//! Decides who may send requests. If keys are configured, a valid key is needed. If not, requests from unknown web
+//! pages are refused.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -76,7 +77,7 @@ impl Service {
     }
 
     /// Returns the failure of a request with a wrong key. After too many wrong keys, this is a different failure and is
-    /// delayed. `may_be_bearer` says whether `Authorization` may contain the key.
+    /// delayed. `may_be_bearer` is true if `Authorization` may contain the key.
     pub(super) async fn refuse_key(
         &self,
         failure: Failure,

@@ -59,6 +59,7 @@ struct Before<'b> {
 }
 
 impl Service {
+    /// Creates the service of a server's first thread.
     ///
     /// # Errors
     /// If no request can be built for an upstream, or if the thread for hosted tools cannot be created.
@@ -266,7 +267,8 @@ fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<Option<ListenersT
     Ok(Some(ListenersTls { certificates, config }))
 }
 
-/// Returns the clients of all upstreams. Reuses those that have not changed, and the queues whose limits have not.
+/// Returns the clients of all upstreams. Reuses clients that have not changed, and queues whose limits have not
+/// changed.
 fn clients(
     config: &Config,
     metrics: &Metrics,

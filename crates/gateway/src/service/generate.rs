@@ -59,7 +59,7 @@ struct ModelRequest {
     body: Bytes,
     /// The parent of the spans of requests to upstreams.
     trace: Option<Parent>,
-    /// When the request arrived, in seconds of Unix time.
+    /// When the request arrived, as Unix time in seconds.
     now: u64,
 }
 
@@ -116,7 +116,7 @@ impl Service {
         ExchangeId { own, request: request.into() }
     }
 
-    /// Asks the upstream for the response to a request. If other requests are needed to prepare it, only starts these.
+    /// Asks the upstream for the response to a request. If other requests are needed to prepare it, only starts them.
     pub(super) async fn ask(
         self: &Arc<Self>,
         request: ClientRequest<'_>,
@@ -279,7 +279,8 @@ impl Service {
         if let Some(describer) = &describer {
             conversation = self.described(conversation, describer, asked).await?;
         }
-        // Later hops need the same additions, and images must not be described twice.
+        // A request that was changed is stored in its new form: later hops need the same additions, and images must not
+        // be described twice.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
         let (reasoning, stamp) = (*reasoning, self.stamp());
         let (mut exchange, input) = if is_large {

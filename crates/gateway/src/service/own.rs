@@ -44,7 +44,8 @@ pub struct MadeResponse {
 }
 
 impl Service {
-    /// Starts an exchange that is logged and counted like a client's. `memory` is what its request has reserved.
+    /// Starts an exchange that is logged and counted like a client's. `memory` is the memory that is reserved for its
+    /// request.
     ///
     /// # Errors
     /// Fails if there is no response.

@@ -173,8 +173,7 @@ impl Service {
             Ok(client) => Caller { peer: Some(peer), ..client },
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        // hyper moves a request's future several times. The future stays small because the futures of the routes are on
-        // the heap.
+        // hyper moves a request's future several times. The futures of the routes are on the heap to keep it small.
         Err(match route {
             Route::Generate(_) => {
                 return Box::pin(self.generate(dialect, client, &head.headers, body, access)).await;

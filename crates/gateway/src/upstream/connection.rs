@@ -213,7 +213,7 @@ impl Http1Body {
         Poll::Ready(Ok(BodyRead::End))
     }
 
-    /// Reads once and passes the data among the bytes to `on_data`.
+    /// Reads once and passes the data that the bytes contain to `on_data`.
     fn poll_decode(
         &mut self,
         cx: &mut Context<'_>,

@@ -183,8 +183,8 @@ impl Free {
 }
 
 impl Slot {
-    /// Sends no more requests on the connection, which may be dead since the server has been silent for too long. Open
-    /// exchanges continue.
+    /// Sends no more requests on the connection, which may be dead because the server has been silent for too long.
+    /// Open exchanges continue.
     pub(super) fn retire(&self) {
         self.0.retired.store(true, Ordering::Relaxed);
     }

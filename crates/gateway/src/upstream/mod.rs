@@ -418,7 +418,7 @@ impl Client {
         self.send(&self.target_of(path, &live)?, asked.body, limit).await
     }
 
-    /// Records that the upstream refused the key inside the response to a request sent at `asked`. The request cannot
+    /// Records that the response to a request sent at `asked` turned out to be a refusal of the key. The request cannot
     /// be repeated, but an account's session is refreshed for the next one.
     pub(super) fn refused_since(&self, asked: Instant) {
         if let Authorization::Account(account) = &self.authorization {
@@ -599,7 +599,7 @@ fn no_address(error: http::Error) -> Failure {
 
 const HTML: &[u8] = b"text/html";
 
-/// Returns why the body of a response that is not a refusal cannot be read, if that is the case.
+/// If the body of a response that is not a refusal cannot be read, returns the reason.
 fn unreadable(head: &Parts) -> Option<Failure> {
     let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
     if !head.status.is_success() {

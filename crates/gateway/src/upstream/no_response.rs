@@ -13,7 +13,7 @@ pub(super) enum NoResponse {
     /// The connection failed before any byte of the request was written.
     #[error("{0}")]
     Unsent(#[source] io::Error),
-    /// The connection was closed or failed. `is_silent` says whether no byte of a response had arrived.
+    /// The connection was closed or failed. `is_silent` is true if no byte of a response had arrived.
     #[error("{error}")]
     Closed {
         #[source]
@@ -27,7 +27,7 @@ pub(super) enum NoResponse {
     /// The head of the response is invalid or too long.
     #[error("{0}")]
     Head(#[source] HeadError),
-    /// An HTTP/2 exchange failed. `is_unsent` says whether the request never reached the connection.
+    /// An HTTP/2 exchange failed. `is_unsent` is true if the request never reached the connection.
     #[error("{}", innermost(error))]
     Http2 {
         #[source]

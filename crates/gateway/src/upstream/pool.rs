@@ -27,7 +27,7 @@ pub(super) struct Pool {
     trust: Arc<Trust>,
     /// Idle connections. The most recently used one is last.
     idle: Mutex<Vec<Idle>>,
-    /// Shared connections. The oldest one is first, and is filled first.
+    /// Shared connections, oldest first. Requests use the first one that has room.
     shared: Mutex<Vec<Shared>>,
 }
 

@@ -43,7 +43,7 @@ impl Duplex for DuplexStream {
     }
 }
 
-/// Serves one connection, by its number from 0.
+/// Serves one connection. The number counts connections from 0.
 type Serve = dyn Fn(usize, DuplexStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// A server whose connections are in-memory pipes.
@@ -623,7 +623,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
     assert!(failure.message().contains("too much"), "{failure}");
 }
 
-/// The runtime does not know about these bytes yet.
+/// The runtime does not know yet that the bytes have arrived.
 #[tokio::test]
 async fn check_of_an_idle_connection_sees_bytes_that_just_arrived() {
     use std::io::Write as _;

@@ -112,9 +112,9 @@ impl Experience {
         if is_known { News::Nobody } else { news }
     }
 
-    /// Records a complete response to a constrained request from `owner`. Ignored if the constraint already counts as
-    /// unsupported: the request was sent earlier. With `may_change`, the constraint is no longer used if this response
-    /// shows that it is ignored.
+    /// Records a complete response to a constrained request from `owner`. Does nothing if the constraint already counts
+    /// as unsupported, since the request was sent before that. If `may_change` is set, the constraint is no longer used
+    /// once this response shows that it is ignored.
     pub(super) fn answered(&mut self, owner: Owner, is_kept: bool, may_change: bool) -> News {
         if self.is_lacking_for(owner, None) {
             return News::Nobody;

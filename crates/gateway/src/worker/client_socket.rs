@@ -55,10 +55,10 @@ impl ClientSocket {
 
     /// Continues a pending write of `bytes`. Fails if the client has read nothing for too long.
     ///
-    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve
-    /// in time. A write is therefore attempted anyway, when the timer starts and when it expires. Since the kernel
-    /// counts complete packets, a client that reads less than about 64 KiB within `limits.write_timeout` may still look
-    /// like one that reads nothing.
+    /// The kernel considers a socket writable only when a third of its buffer is free, which a slow client may not
+    /// achieve in time. A write is therefore attempted anyway, when the timer starts and when it expires. Since the
+    /// kernel counts complete packets, a client that reads less than about 64 KiB within `limits.write_timeout` may
+    /// still look like one that reads nothing.
     fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if !self.stall.is_running()
             && let Some(written) = self.write_now(bytes)

@@ -40,6 +40,7 @@ pub(super) enum NoTls {
 }
 
 impl ClientStream {
+    /// Performs the TLS handshake on `socket`.
     ///
     /// # Errors
     /// Returns why TLS was not established.

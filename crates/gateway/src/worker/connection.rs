@@ -155,7 +155,7 @@ async fn open(stream: TcpStream, peer: IpAddr, service: &Service) -> Option<(Ope
     Some((opening, Rewind::new(stream).put_back(&first)))
 }
 
-/// Reads enough bytes to distinguish the protocols. Returns none if the client closes the connection.
+/// Reads enough bytes to distinguish the protocols. Returns no bytes if the client closes the connection.
 async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(FIRST_READ);
     loop {

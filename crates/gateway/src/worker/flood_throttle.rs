@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// held back.
 #[derive(Debug, Default)]
 pub(super) struct FloodThrottle {
-    /// When counting of writes began.
+    /// When the counting of writes began.
     since: Option<Instant>,
     writes: u8,
     pause: Option<Pin<Box<Sleep>>>,

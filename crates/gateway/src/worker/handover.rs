@@ -16,7 +16,8 @@
 //! 3. All bytes that were read but do not belong to the request are returned, in front of those still in the socket.
 //! 4. hyper is not polled again, and is dropped together with its handler.
 //!
-//! `connections_taken_over_lose_and_add_no_byte` tests these with pipelined requests, however they are split.
+//! `connections_taken_over_lose_and_add_no_byte` tests these rules with pipelined requests that are split at different
+//! places.
 
 use std::{
     convert::Infallible,
@@ -65,7 +66,7 @@ enum Stage<T> {
     #[default]
     Hyper,
     HandedOver(T),
-    /// hyper is asked for its head, which is collected here.
+    /// hyper is asked for the head of the response, which is collected here.
     Head(T, Vec<u8>),
 }
 

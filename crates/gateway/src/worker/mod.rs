@@ -111,9 +111,9 @@ impl Worker {
     }
 }
 
-/// Accepts the connections that are waiting. The listener is closed with the iterator.
+/// Accepts the connections that are waiting. Dropping the iterator closes the listener.
 fn waiting(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-    // The runtime may not know about them yet.
+    // The runtime may not know about these connections yet.
     let listener = listener.into_std().ok();
     let accepted = std::iter::from_fn(move || listener.as_ref()?.accept().ok());
     accepted.take(MAX_WAITING).filter_map(|(stream, peer)| {

@@ -33,7 +33,8 @@ impl Rewind {
         self.stream.stalled()
     }
 
-    /// Returns the bytes that were `read` last. They are copied so that their buffer, which may be large, can be freed.
+    /// Puts back `read`, the bytes that were read last. They are copied so that their buffer, which may be large, can
+    /// be freed.
     pub(super) fn put_back(self, read: &[u8]) -> Self {
         Self { early: [read, &self.early].concat().into(), ..self }
     }

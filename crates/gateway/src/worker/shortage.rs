@@ -26,7 +26,8 @@ use tokio::{
 
 use super::{super::drain::SignalFuture, bounds::GOODBYE};
 
-/// How long to wait after a failed `accept`, and after asking connections to close: longer than they take to close.
+/// How long to wait after a failed `accept`, and after asking connections to close: longer than connections take to
+/// close.
 pub(super) const PAUSE: Duration = GOODBYE.saturating_add(Duration::from_millis(50));
 
 /// Minimum interval between log lines about connections that cannot be accepted.
@@ -93,8 +94,8 @@ impl Shortage {
         self.log(Some(error));
     }
 
-    /// Asks the older half of those connections to close that have not been asked before. Returns `false` if there are
-    /// none.
+    /// Of the connections that have not been asked to close yet, asks the older half. Returns `false` if none were
+    /// asked.
     fn make_room(&mut self) -> bool {
         let below = self.leaving.below.load(Ordering::Relaxed);
         let half = (self.next - below) / 2;

@@ -42,7 +42,7 @@ pub(super) struct Streaming {
 }
 
 thread_local! {
-    /// The buffer in which writes are assembled. Nothing stays in it.
+    /// The buffer in which writes are assembled. No data stays in it between writes.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,7 +1,7 @@
 //! Reads metrics from the text that `/metrics` shows.
 //!
 //! The text is the only form in which the registry exposes its values. Exporting it also ensures that the collector and
-//! `/metrics` show the same numbers, and that requests need not count anything twice.
+//! `/metrics` show the same numbers, and that nothing has to be counted twice.
 
 use std::time::SystemTime;
 

@@ -95,7 +95,7 @@ impl EncodeLabelSet for CallLabels {
     }
 }
 
-/// Buckets from 1 ms to 65 s, doubling. Reasoning models take long.
+/// Buckets from 1 ms to 65 s, doubling. Reasoning models take a long time.
 fn first_byte_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }

@@ -55,7 +55,7 @@ pub(super) struct Trouble {
     pub(super) is_logged_out: bool,
     /// The reason for the operator. It may name files but contains no secrets.
     pub(super) reason: AnyError,
-    /// How long the server wants no further requests.
+    /// How long the server wants to receive no further requests.
     pub(super) retry_after: Option<Duration>,
     /// The session whose refresh token the server has refused.
     pub(super) refused: Option<Box<Session>>,
@@ -107,7 +107,7 @@ impl Keeper {
     }
 
     /// Reads the session from the file. Returns the configured session if there is no file, or if the configured
-    /// session is a different one, since that comes from a newer login.
+    /// session is a different one, which must come from a newer login.
     ///
     /// # Errors
     /// If there is no session, or the file does not contain one. The message says what to do.

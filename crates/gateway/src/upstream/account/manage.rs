@@ -59,6 +59,7 @@ impl Managed {
         })
     }
 
+    /// Refreshes the session, whatever its age.
     ///
     /// # Errors
     /// If there are no new tokens.

@@ -44,7 +44,7 @@ pub use manage::{Managed, Status};
 /// How long before its expiry a token is renewed. Meanwhile, requests use the old token.
 const AHEAD: u64 = 600;
 
-/// Minimum interval between two refreshes of a session, whatever the clock and the upstream say. Within it,
+/// Minimum interval between two refreshes of a session, whatever the clock and the upstream say. During that time,
 /// toolwire only looks for a session that another process has refreshed.
 const REST: Duration = Duration::from_secs(30);
 
@@ -84,7 +84,7 @@ struct State {
     failures: u32,
     /// The session whose refresh token was refused.
     refused: Option<Box<Session>>,
-    /// Whether the upstream has refused the session inside a response since the latest attempt ended.
+    /// Whether a response has turned out to be a refusal of the session since the latest attempt ended.
     is_doubted: bool,
 }
 
@@ -176,8 +176,8 @@ impl Account {
         self.shared.after(attempt, Some(used)).await
     }
 
-    /// Records that the upstream refused the session inside the response to a request sent at `asked`. The next request
-    /// gets another session.
+    /// Records that the response to a request sent at `asked` turned out to be a refusal of the session. The next
+    /// request gets another session.
     pub(super) fn refused_since(&self, asked: std::time::Instant) {
         let asked = Instant::from_std(asked);
         let mut state = self.shared.state.lock();

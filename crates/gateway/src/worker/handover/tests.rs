@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// This holds however many writes hyper uses.
+/// hyper may write the head in any number of pieces.
 #[tokio::test]
 async fn nothing_that_hyper_writes_after_a_handover_reaches_the_client() {
     let (mut near, mut far) = tokio::io::duplex(1024);
