@@ -3,7 +3,7 @@
 //! A shutdown has four steps. First, the server only reports that it is not ready, so that load balancers send requests
 //! elsewhere. Second, it refuses new requests, and closes connections without an open response. Third, open responses
 //! continue until the deadline. Fourth, responses that are still open shortly before the deadline are *cut*: they end
-//! with an error that says so. Shutdowns usually start with a signal, see [`terminated`].
+//! with an error that gives the reason. Shutdowns usually start with a signal, see [`terminated`].
 
 use std::{
     io,

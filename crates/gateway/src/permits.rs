@@ -105,8 +105,8 @@ impl Queue {
         !self.line.lock().waiting.is_empty()
     }
 
-    /// How long a client that does not read may hold a slot for which others wait: short enough that their waits have
-    /// not yet timed out.
+    /// How long a client that does not read may hold a slot for which others wait. Short enough that the waiting
+    /// requests have not timed out by then.
     pub(super) fn patience(&self) -> Duration {
         PATIENCE.min(self.limits.wait_timeout / 2).max(MIN_PATIENCE)
     }

@@ -153,7 +153,7 @@ impl Server {
                 thread.ended().await;
             }
             if let Some(execution) = &stage.0.get().shared.hosting.execution {
-                // Calls that take longer are stopped, and the model receives that as their result.
+                // Calls that take longer are stopped, and their results say so.
                 let _ = timeout_at(deadline, execution.settled()).await;
             }
             if let Some(tracer) = &stage.0.get().shared.monitors.tracer {

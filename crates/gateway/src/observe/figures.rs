@@ -137,8 +137,8 @@ impl Figures {
         Value::Object(json)
     }
 
-    /// Returns the figures of the last `window` minutes, including the current one, and of as many minutes before them.
-    /// `window` is at most [`MAX_WINDOW`]. `now` is a Unix time in seconds.
+    /// Returns the figures of the last `window` minutes, including the current one, and of the same number of minutes
+    /// before them. `window` is at most [`MAX_WINDOW`]. `now` is a Unix time in seconds.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
         let history = self.0.lock();
         let [model, key, upstream] = &history.groups;

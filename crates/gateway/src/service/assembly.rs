@@ -295,8 +295,8 @@ fn clients(
     clients.collect()
 }
 
-/// Returns clients of the same upstreams for another thread. Reuses that thread's `own` clients if they match; the
-/// others are new and have no connections yet.
+/// Returns clients of the same upstreams for another thread. Reuses that thread's `own` clients if they match; all
+/// other clients are new and have no connections yet.
 fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
     let of_thread = |(name, client): (&String, &Arc<Client>)| {
         let own = own.and_then(|own| own.get(name)).filter(|own| own.is_sibling(client));

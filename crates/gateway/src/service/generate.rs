@@ -104,7 +104,7 @@ impl Service {
         Box::pin(AnswerBody::new(parts, access, keep_alive, cut))
     }
 
-    /// Creates the ids of a request's exchange. It has an id of its own only if there may be subscribers.
+    /// Creates the ids of a request's exchange. The exchange has an id of its own only if there may be subscribers.
     pub fn exchange_id(&self, request: &str) -> ExchangeId {
         let own = self
             .shared

@@ -102,7 +102,7 @@ impl Shared {
             // Without this, a dead connection would be noticed only by the next request.
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream));
-        // Boxed: this future is large, and would make every request's future as large.
+        // Boxed because this future is large, and would make the future of every request just as large.
         let (sender, connection) = Box::pin(handshake).await?;
         let state = Arc::new(State {
             connection: Mutex::new(Some(connection)),

@@ -17,7 +17,7 @@ use super::{
     trust::Trust,
 };
 
-/// How long an idle connection is kept open: less than a minute, after which many servers close it.
+/// How long an idle connection is kept open. Many servers close idle connections after a minute.
 pub(super) const IDLE: Duration = Duration::from_secs(50);
 
 /// The connections of one thread to an upstream.

@@ -21,7 +21,7 @@ const IGNORED_IN_A_ROW: u32 = 3;
 /// refused.
 const REFUSED_TOOLS: usize = 3;
 
-/// Number of clients for which the constraint must have failed before it counts as unsupported for all.
+/// Number of clients for which the constraint must have failed before it counts as unsupported for all clients.
 const WITNESSES: usize = 2;
 
 /// Maximum number of clients to track, and of refused sets of tools for each client.

@@ -1,6 +1,6 @@
 //! [`Shortage`]: makes room on a thread when file descriptors run out.
 //!
-//! Each connection takes a file descriptor, even one that never sends a request, for which no key is needed. When few
+//! Each connection takes a file descriptor, even if its client has no key and never sends a request. When few
 //! descriptors are left, the older half of the connections that wait for a request is closed, so that connections
 //! waiting to be accepted get their turn. Some descriptors are reserved for upstreams, since each response needs one.
 

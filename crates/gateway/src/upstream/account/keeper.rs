@@ -167,8 +167,8 @@ impl Keeper {
         }
     }
 
-    /// Whether the file contains an older state of the session `kept`, which could not be written. A new login has
-    /// another id and is not older.
+    /// Whether the session `kept` could not be written, and the file contains an older state of it or does not exist. A
+    /// session from a new login has another id, so it is not older.
     fn is_older_than(&self, kept: &AccountSession) -> bool {
         let stored = || self.file.as_ref().and_then(|file| file.read().ok().flatten());
         !kept.is_saved && stored().is_none_or(|stored| stored.uid == kept.session.uid)
