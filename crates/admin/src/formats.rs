@@ -1,4 +1,4 @@
-//! Lists the text formats, analyses a text, and shows the instructions that teach a format to a model.
+//! Lists the text formats, analyses text, and shows the instructions that teach a format to a model.
 
 use std::{ops::Range, sync::Arc};
 
@@ -24,7 +24,7 @@ use toolwire_pipeline::{
     },
 };
 
-/// Maximum size in bytes of a text to analyse.
+/// Maximum size in bytes of the text to analyse.
 const MAX_TEXT: usize = 256 << 10;
 
 const MAX_TOOLS: usize = 128;
@@ -48,7 +48,7 @@ pub(super) fn list(known: &KnownFormats) -> Value {
     json!({"formats": formats})
 }
 
-/// Analyses a text; see the module `analysis`.
+/// Analyses text; see the module `analysis`.
 pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<AdminResponse, AdminError> {
     let known = Arc::clone(known);
     // Analysing a long text would delay other streams on this thread for too long.

@@ -331,7 +331,7 @@ impl Admin {
                 Method::DELETE => Ok(self.door.sign_out(&visitor)),
                 _ => Ok(self.door.state(&visitor)),
             },
-            // Only HEAD gets here.
+            // Only HEAD requests get here.
             AdminPath::Events => Ok(AdminResponse::event_stream()),
             AdminPath::OneChat(id) if *method == Method::DELETE => {
                 self.chats.stop(&id, visitor.mark()).map(|()| AdminResponse::nothing())

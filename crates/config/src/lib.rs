@@ -334,7 +334,7 @@ impl Config {
     }
 
     /// The files that this configuration was read from, with digests of their content: the configuration file, and the
-    /// files with secrets, texts and certificates that it refers to. Pipes are left out.
+    /// files with secrets, text and certificates that it refers to. Pipes are left out.
     pub fn files(&self) -> BTreeMap<PathBuf, Digest> {
         let Some(origin) = self.sources.origin() else { return BTreeMap::new() };
         let own = origin.source.file().map(|(path, content)| (path.to_owned(), content));

@@ -303,7 +303,7 @@ impl AnswerBody {
     /// Gives a buffer back for reuse.
     pub fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
         let flow = self.project().flow;
-        // `out` may meanwhile contain text that is held back.
+        // By now, `out` may contain text that is held back.
         if flow.out.is_empty() {
             buffer.clear();
             flow.out = buffer;

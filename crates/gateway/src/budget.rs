@@ -13,7 +13,7 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// Seconds after which a refused client may retry.
 const RETRY_AFTER: &str = "1";
 
-/// A limit in bytes, and how much of it is taken.
+/// A limit in bytes, and how much of it is reserved.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,

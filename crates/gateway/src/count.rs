@@ -40,7 +40,7 @@ pub(super) fn tokens(sent: &Conversation) -> usize {
     measured(sent, |text| estimated_tokens(text), estimated_tokens)
 }
 
-/// Like [`tokens`], but from the lengths of the texts alone, which is fast because the texts are not decoded.
+/// Like [`tokens`], but based only on the length of the text, which is fast because the text is not decoded.
 pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
     let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
     measured(sent, |text| tokens(text.size()), |text| tokens(text.len()))

@@ -26,7 +26,7 @@ use toolwire_pipeline::{dialect::Dialect, wire::suggest::nearest_names};
 /// Time limit for a request, and for the search for a better base URL.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time limit for resolving a name or for connecting, while the step that fails is being located.
+/// Time limit for resolving a name or for connecting, when each step is tried to find the one that fails.
 const STEP: Duration = Duration::from_secs(3);
 
 /// Maximum size in bytes of a list of models.

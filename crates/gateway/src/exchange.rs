@@ -313,7 +313,7 @@ pub(super) fn model<'c>(
 }
 
 /// Refuses a request for several choices, unless the upstream generates them itself and its tool calls are native: the
-/// texts of several choices are not searched for calls.
+/// text of several choices is not searched for calls.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
     let is_taught = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
     if conversation.choices.unwrap_or(1) > 1 && (is_taught || !model.upstream.options.side().gives_choices())

@@ -44,7 +44,7 @@ pub struct ExchangeBegin<'a> {
     pub upstream_model: &'a str,
     /// Whether the exchange begins with a request to the upstream.
     pub asks_upstream: bool,
-    /// Which contents are captured, as a value of the setting.
+    /// Which contents are captured, as a value of the setting `capture`.
     pub captured: &'static str,
 }
 

@@ -50,7 +50,8 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called when the response is complete but contains hosted calls that are to run for the client's next request.
     fn deferred(&mut self, _turn: DeferredTurn) {}
 
-    /// Called with the results of hosted tools from a decision, and with the images for the client.
+    /// Called when a decision has returned [`Continuation::Ran`], with the results of the hosted tools and the images
+    /// for the client.
     fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Continuation {
         Continuation::End(None)
     }
@@ -105,7 +106,7 @@ pub(super) struct NextHop {
 }
 
 impl NextHop {
-    /// Approximate size in bytes of the texts added to the request.
+    /// Approximate size in bytes of the text added to the request.
     pub(super) fn size(&self) -> usize {
         let size = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -281,8 +282,8 @@ impl AskAgain {
     }
 }
 
-/// Adapts the request after hosted tools have run: a call that the client requires has been made by now, and tools may
-/// be exhausted.
+/// Adapts the request after hosted tools have run: the call that the client required has been made, and tools may be
+/// exhausted.
 fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     match &mut conversation.tool_choice {
         choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
@@ -353,8 +354,8 @@ impl DecideHop for AskAgain {
         if follow_up.reason != Reason::Hosted {
             return Box::pin(ready(Ok(self.ask(follow_up.turns, Vec::new()))));
         }
-        // A limit that has been reached meanwhile is reported to the model as a result, and the model gets another hop
-        // to answer without tools.
+        // A limit that has been reached in the meantime is reported to the model as a result, and the model gets
+        // another hop to answer without tools.
         let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
         let Some(hosted) = self.first.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
             let limit = self.first.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");

@@ -29,7 +29,7 @@ pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
 }
 
 /// Whether the browser sends the request to show the image in a page, or to follow a link to it. Any page that knows
-/// the name may show the image, because images are generated for texts that pages show.
+/// the name may show the image, because images are generated for text that pages show.
 pub(super) fn is_shown(headers: &HeaderMap) -> bool {
     let is_shown = web_pages::is_of_image(headers) || web_pages::is_navigation(headers);
     // Browsers send the origin for requests by scripts and for forms submitted by other pages.

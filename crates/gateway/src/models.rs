@@ -42,7 +42,7 @@ pub(super) fn anthropic_list(list: &Value) -> Value {
     json!({ "first_id": id(data.first()), "last_id": id(data.last()), "has_more": false, "data": data })
 }
 
-/// One model in the same format.
+/// Converts one model to the same format.
 pub(super) fn anthropic(model: &Value) -> Value {
     let text = |key: &str| model.get(key).and_then(Value::as_str);
     let name = ["display_name", "name", "id"].into_iter().find_map(text);

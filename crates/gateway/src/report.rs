@@ -28,7 +28,7 @@ const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
 /// Number of bytes before a piece of text that are searched again together with it, since a secret may start there.
 const CONTEXT: usize = 4 << 10;
 
-/// Number of bytes held back at the end of a text, since they may be the start of a secret. The number is larger if
+/// Number of bytes held back at the end of the text, since they may be the start of a secret. The number is larger if
 /// configured secrets are longer.
 const HELD: usize = 256;
 

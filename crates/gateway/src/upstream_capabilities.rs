@@ -28,8 +28,8 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-/// How long a constraint that did not work is not used. Meanwhile, the server may be updated or restarted with other
-/// options.
+/// How long a constraint is not used after it did not work. By then, the server may have been updated or restarted with
+/// other options.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Maximum number of models to track per upstream, since clients may invent names.

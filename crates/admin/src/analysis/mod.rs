@@ -29,7 +29,7 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// Maximum number of events and of parts. Without this limit, a text in which two kinds of characters alternate would
+/// Maximum number of events and of parts. Without this limit, text in which two kinds of characters alternate would
 /// produce an event and a part for each character.
 const MAX_ITEMS: usize = 20_000;
 
@@ -59,7 +59,6 @@ pub(crate) struct TimedEvent {
     pub(crate) call: Option<usize>,
 }
 
-/// Kind of an emitted event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum EventKind {
@@ -105,7 +104,7 @@ pub(crate) fn analyze(
     walk.finish(known)
 }
 
-/// Assigns the events of a text to positions in the text.
+/// Assigns events to positions in the text.
 struct Walk<'t> {
     text: &'t str,
     tools: DeclaredTools,

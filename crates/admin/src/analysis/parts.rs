@@ -1,4 +1,4 @@
-//! Divides a text into parts: plain text, reasoning, and the markers, names and arguments of calls.
+//! Divides the model's text into parts: plain text, reasoning, and the markers, names and arguments of calls.
 
 use std::ops::Range;
 
@@ -85,7 +85,6 @@ pub(crate) struct Part {
     pub(crate) why: String,
 }
 
-/// Kind of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum PartKind {

@@ -1,4 +1,4 @@
-//! Explains why a text contains no call in a given format.
+//! Explains why text contains no call in a given format.
 
 use std::ops::Range;
 

@@ -46,7 +46,7 @@ pub(super) struct Request<'t> {
 pub(super) struct Failed {
     /// Whether the target responded with an error that the request may have caused.
     pub(super) is_answer: bool,
-    /// How long the target has asked to receive no requests.
+    /// How long the target wants to receive no requests.
     pub(super) wait: Option<Duration>,
     pub(super) now: Instant,
 }

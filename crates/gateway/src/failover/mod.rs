@@ -64,8 +64,9 @@ pub(super) struct Attempts<T> {
 /// The target that is currently asked for a response, and the targets that may be asked later.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The entry that is currently asked. `asked` is the time at which its request began.
+    /// The entry that is currently asked.
     current: String,
+    /// When the request to `current` began.
     asked: Instant,
     /// The entries that may answer, in the order in which they are asked.
     order: Vec<Way>,

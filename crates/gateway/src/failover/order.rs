@@ -12,7 +12,7 @@ use toolwire_pipeline::conversation::{Conversation, Part, Role};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) target: String,
-    /// The entry's model: 0 for the requested model, and then the fallbacks in order.
+    /// The number of the entry's model: 0 for the requested model, then the fallbacks in order.
     pub(super) model: usize,
 }
 

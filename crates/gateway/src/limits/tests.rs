@@ -214,7 +214,7 @@ fn usage_that_older_versions_saved_is_read() {
     }
 }
 
-/// Damages one of the two files in every way, and then the other.
+/// Damages the two files in turn, in various ways.
 #[test]
 fn damaged_file_of_usage_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn damaged_file_of_usage_loses_nothing() {
     for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
         let ledger = ledger();
         assert_eq!(used(&ledger), expected, "{round}");
-        // In every second round nothing is used, so the files must already agree.
+        // In half of the rounds, nothing is used, so the files must already agree.
         if round % 4 < 2 {
             ledger.account("team", &grant, NOW).usage.add((70, 7), 0, NOW);
             expected += 77;

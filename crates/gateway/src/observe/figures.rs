@@ -47,7 +47,7 @@ pub(crate) struct FinishedRequest<'r> {
     pub(crate) retries: u64,
 }
 
-/// What figures are grouped by, in the order of [`FinishedRequest::names`].
+/// The categories by which figures are grouped, in the order of [`FinishedRequest::names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     Model,

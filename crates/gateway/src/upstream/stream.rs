@@ -136,8 +136,8 @@ impl AsyncRead for Stream {
         if let Self::Tls { stream, .. } = this
             && let Some(socket) = stream.socket().filter(|_| !stream.has_more())
         {
-            // A read that returns data is followed by one that finds none, which is slower to discover in the TLS
-            // session.
+            // A read that returns data is followed by one that finds no data. Asking the socket first is faster than
+            // finding that out through the TLS session.
             ready!(socket.poll_read_ready(cx))?;
         }
         this.duplex().poll_read(cx, buffer)

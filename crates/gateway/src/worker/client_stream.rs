@@ -98,8 +98,8 @@ impl AsyncRead for ClientStream {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(stream) => {
-                // An HTTP/2 connection is read after each write. It is slower to discover in the TLS session that
-                // nothing has arrived.
+                // An HTTP/2 connection is read after each write, when usually nothing has arrived. Asking the socket
+                // first is faster than finding that out through the TLS session.
                 ready!(poll_tls_ready(stream, cx))?;
                 Pin::new(stream.as_mut()).poll_read(cx, buffer)
             }

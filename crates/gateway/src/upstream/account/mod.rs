@@ -41,7 +41,7 @@ use toolwire_pipeline::{
 pub use error::SessionError;
 pub use manage::{Managed, Status};
 
-/// How long before its expiry a token is renewed. Meanwhile, requests use the old token.
+/// How long before its expiry a token is renewed. While it is being renewed, requests use the old token.
 const AHEAD: u64 = 600;
 
 /// Minimum interval between two refreshes of a session, whatever the clock and the upstream say. During that time,
