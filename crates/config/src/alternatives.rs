@@ -134,7 +134,8 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Reports names in the value of `key` that no entry has, and names of entries with targets, which `routers` contains.
+/// Reports names in the value of `key` that no entry has, and names of entries with targets. `routers` contains the
+/// latter.
 pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers: &HashSet<String>) {
     let mut seen = HashSet::new();
     for (name, cell) in named(cell) {

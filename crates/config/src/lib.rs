@@ -220,7 +220,7 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// The state folder. `None` if none is configured and the user has no folder for state.
     pub state_dir: Option<PathBuf>,
-    /// Where state that outlives a request is stored, such as usage, and responses that clients may continue.
+    /// Where state that outlives a request is stored, such as usage and responses that clients may continue.
     pub store: StoreKind,
     /// Paths whose requests are passed to the upstream without being parsed.
     pub passthrough: Passthrough,

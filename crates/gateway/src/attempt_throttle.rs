@@ -98,7 +98,7 @@ impl AttemptThrottle {
 /// The wrong keys sent by each address. A key that is sent repeatedly is not a guess and counts once.
 #[derive(Debug)]
 pub struct WrongKeys {
-    /// What the keys are for, in the words of the log.
+    /// What the keys are for, as log messages say it.
     place: &'static str,
     hasher: RandomState,
     /// Whether any wrong keys have been counted. If not, requests with valid keys skip the lookup.
@@ -107,7 +107,7 @@ pub struct WrongKeys {
 }
 
 impl WrongKeys {
-    /// `place` says in the log what the keys are for.
+    /// `place` says what the keys are for. It is used in log messages.
     pub fn new(place: &'static str) -> Self {
         let throttle = Mutex::new(AttemptThrottle::new(MAX_KEYS));
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), throttle }

@@ -2,7 +2,7 @@
 //!
 //! Each piece of a stream postpones two deadlines: one for the upstream's silence, and one for toolwire's own.
 //! Resetting a timer costs more than parsing a token, so the timer is left as it is. If it fires too early, the
-//! deadlines are computed again. For each token, only the clock is read once.
+//! deadlines are computed again. A token thus costs only one reading of the clock.
 
 use std::{
     pin::Pin,

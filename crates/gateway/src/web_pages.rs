@@ -123,7 +123,7 @@ pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the browser navigates to the requested URL, for example because of a link.
+/// Whether the browser navigates to the requested URL, for example because the user has followed a link.
 pub(super) fn is_navigation(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode == "navigate")
 }

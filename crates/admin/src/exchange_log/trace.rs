@@ -46,7 +46,7 @@ pub(crate) struct Trace {
     partial: Vec<u8>,
     n: u64,
     last_millis: u64,
-    /// The number of the first row whose text is still held back.
+    /// The number of the row since which some text has been held back.
     held_since: Option<u64>,
     is_full: bool,
     max_analysed: usize,

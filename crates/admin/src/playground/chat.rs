@@ -61,7 +61,7 @@ enum Part {
     Text(Saying, String),
 }
 
-/// What some text is part of.
+/// The part of the chat to which text belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Saying {
     Content,

@@ -169,7 +169,7 @@ impl Observers {
         }
     }
 
-    /// Called when the hop has ended. Also called if no hop is in progress.
+    /// Called when the hop has ended. May also be called if no hop is in progress.
     pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
         if let (Some(learner), Some(field)) = (&self.model.learner, pipeline.reasoning_field()) {
             learner.saw_reasoning(field);

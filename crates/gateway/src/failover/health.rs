@@ -63,9 +63,9 @@ struct TargetHealth {
 struct Target {
     /// Number of failures since the last success.
     failures: usize,
-    /// The first client whose request was answered with an error since the last success. `has_two_witnesses` is true if
-    /// the same has happened to another client.
+    /// The first client whose request was answered with an error since the last success.
     witness: Option<Claimant>,
+    /// Whether the same has happened to another client since the last success.
     has_two_witnesses: bool,
     /// Number of ejections since the last success.
     ejections: u32,
