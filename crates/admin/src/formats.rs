@@ -51,7 +51,7 @@ pub(super) fn list(known: &KnownFormats) -> Value {
 /// Analyses text; see the module `analysis`.
 pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<AdminResponse, AdminError> {
     let known = Arc::clone(known);
-    // Analysing a long text would delay other streams on this thread for too long.
+    // Analysing long text would delay other streams on this thread for too long.
     let analyzing = tokio::task::spawn_blocking(move || analyzed(&known, &body));
     let analyzed = analyzing.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the text could not be analysed")

@@ -5,8 +5,8 @@
 //!                                                        └▶ feed ◀─ the stage's events
 //! ```
 //!
-//! The API exists only if the configuration has a table `[admin]`. All errors have the same JSON form, and CORS never
-//! applies.
+//! The API exists only if the configuration has a table `[admin]`. All errors have the same JSON form, and no response
+//! has CORS headers.
 
 #![allow(
     missing_docs,

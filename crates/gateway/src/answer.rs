@@ -13,8 +13,8 @@
 //! later hop, or in place of a refused request.
 //!
 //! No task or channel connects the two connections: the client's connection polls the body, which polls the upstream's
-//! connection. Nothing is therefore read from the upstream before the client accepts it, and when the client's
-//! connection closes, it drops the body and with it the upstream's request, at any stage.
+//! connection. Nothing is therefore read from the upstream before the client accepts it. When the client's connection
+//! closes, at any stage, it drops the body and with it the upstream's request.
 //!
 //! Two callers poll the body. The first is the handler, which calls [`AnswerBody::poll_commit`] until the status is
 //! known: at the first content, at the end of a non-streaming response, or after a wait of `limits.keep_alive`. The

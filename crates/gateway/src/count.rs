@@ -1,4 +1,5 @@
-//! [`tokens`]: estimates the tokens of a request, for APIs that count tokens before a request is sent.
+//! [`tokens`]: estimates the number of tokens in a request, for APIs with which clients count tokens before they send
+//! the request.
 //!
 //! No tokenizer is used, since the tokenizer of the upstream's model is unknown. Text is estimated as described for
 //! `max_instructions` (docs/teaching.md#budget).

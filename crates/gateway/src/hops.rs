@@ -4,8 +4,8 @@
 //! Pipeline: HopEnded ─FollowUp─▶ DecideHop ─▶ a future ─Continuation─▶ the next upstream request, or the end
 //! ```
 //!
-//! The future may take as long as it needs. Meanwhile the client receives keep-alives, `total_timeout` applies, and the
-//! slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
+//! The future may take as long as it needs. Meanwhile, the client receives keep-alives, `total_timeout` applies, and
+//! the slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
 
 mod shown;
 

@@ -3,9 +3,9 @@
 //! A [`Permit`] lives as long as the response's body, not just its handler: a stream counts until its last byte.
 //!
 //! While requests wait, no client gets more than its share. A slot that becomes free goes to the client that holds the
-//! fewest slots, and if too many requests wait, a request from the client with the most is refused. If a client does
-//! not read its response while others wait for the slot ([`Permit::is_wanted`]), the response ends: the upstream is
-//! still working on it, so the slot cannot be given to another request in the meantime.
+//! fewest slots, and if too many requests wait, a request from the client with the most slots and waiting requests is
+//! refused. If a client does not read its response while others wait for the slot ([`Permit::is_wanted`]), the response
+//! ends: the upstream is still working on it, so the slot cannot be given to another request in the meantime.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -28,7 +28,7 @@ pub struct Preview {
 /// time: chat templates get the time 0.
 ///
 /// # Errors
-/// Returns the failure that the request would have before anything is sent.
+/// Returns the failure that the request would cause before anything is sent.
 pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Result<Preview, Failure> {
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;

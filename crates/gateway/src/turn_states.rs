@@ -2,9 +2,10 @@
 //! those turns.
 //!
 //! State belongs to the client whose response contained it and to the upstream that sent it; it is never sent to
-//! another upstream or for another client. It is stored in memory, for a limited time and up to a total size for all
-//! clients. A client that fills the memory displaces its own oldest state rather than that of others. If instances
-//! share a store, the state is written there too, and state that an instance does not have is fetched from there.
+//! another upstream or on behalf of another client. It is stored in memory, for a limited time and up to a total size
+//! for all clients. A client that fills the memory displaces its own oldest state rather than that of others. If
+//! instances share a store, the state is written there too, and state that an instance does not have is fetched from
+//! there.
 
 use std::{
     collections::{BTreeMap, HashMap},

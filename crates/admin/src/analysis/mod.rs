@@ -1,7 +1,8 @@
 //! Analyses a model's text: which events it produces, at which byte each of them appears, and what each part means.
 //!
 //! A [`Detector`] reads the text character by character. The client's response never depends on how the upstream's
-//! bytes were split (law 1), so each event appears at the earliest place where it is certain.
+//! bytes were split (law 1 in the documentation of `toolwire_detect`), so each event appears at the earliest place
+//! where it is certain.
 //!
 //! ```text
 //! text ─character by character─▶ Detector ─Event─▶ Walk ─▶ events, each with its place ─▶ parts: ranges of the text

@@ -39,7 +39,7 @@ pub enum Style {
 }
 
 /// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual syntax (`info`,
-/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging is
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured` is set. Does nothing if logging is
 /// already set up.
 ///
 /// # Errors

@@ -1,8 +1,9 @@
 //! Output for operators: one log line per request, Prometheus metrics, the export of traces and metrics to a collector,
-//! and, for the admin API, statistics of the last hours and the list of responses in progress.
+//! and, for the admin API, statistics of the last two hours and the list of responses in progress.
 //!
 //! [`Access`] is created when a request arrives and moves along with its response. When it is dropped, the request has
-//! ended in one way or another: the line is written and everything is counted. This code never sees a body or a secret.
+//! ended in one way or another, so the log line is written and everything is counted. This code never sees a body or a
+//! secret.
 
 mod access;
 #[cfg_attr(not(feature = "otel"), path = "no_export.rs")]

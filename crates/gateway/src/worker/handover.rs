@@ -3,7 +3,7 @@
 //! hyper knows everything that decides whether a connection persists (RFC 9112, sections 6.1, 9.3 and 9.6), but does
 //! not show it to handlers: if a request has both `Content-Length` and `Transfer-Encoding`, for example, the handler
 //! does not see the former. hyper is therefore asked to write the head of a response to the request. This head is
-//! intercepted before it reaches the socket, and [`ResponseEncoder`] takes over its decision.
+//! intercepted before it reaches the socket, and [`ResponseEncoder`] adopts the decision that it contains.
 //!
 //! # The invariant
 //!

@@ -70,7 +70,7 @@ pub(super) async fn serve(
         () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
         () = streams.ended(Until::Forever) => {}
     }
-    // The connection ends once the client has acknowledged the shutdown, for which it has limited time.
+    // The connection ends once the client has acknowledged the shutdown. The time for that is limited.
     let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
     tokio::select! {
         biased;

@@ -1,7 +1,7 @@
 //! [`run`]: sends an upstream's response to an HTTP/1 client.
 //!
-//! Everything that is available at a time is sent in one write: the chunk's size, the data and, for the last chunk, the
-//! end of the body. [`ResponseEncoder`] produces the bytes.
+//! Everything that is available is sent in one write: the chunk's size, the data and, for the last chunk, the end of
+//! the body. [`ResponseEncoder`] produces the bytes.
 
 use std::{
     cell::RefCell,
