@@ -67,7 +67,7 @@ impl<'a> Cell<'a> {
         self.context.source.is_overlay(self.span.start)
     }
 
-    /// The location of a part of the value that was saved through the admin API, if any.
+    /// If a part of the value was saved through the admin API, the location of that part.
     pub(super) fn overlaid(&self) -> Option<Range<usize>> {
         if self.is_overlaid() {
             return Some(self.span.clone());

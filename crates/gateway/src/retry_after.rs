@@ -23,8 +23,8 @@ const MILLISECONDS: [HeaderName; 2] =
 /// Read by OpenAI's and Anthropic's SDKs.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// Returns the wait in an upstream's `headers` as a value of `Retry-After`. Ignores headers listed in `Connection`,
-/// which are meant only for toolwire (RFC 9110, section 7.6.1).
+/// Returns the wait that an upstream's `headers` ask for, as a value of `Retry-After`. Ignores headers listed in
+/// `Connection`, which are meant only for toolwire (RFC 9110, section 7.6.1).
 pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let value = |name: &HeaderName| {
         let is_for_us = list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());

@@ -174,7 +174,7 @@ impl OwnStates {
     /// the turns that they answered.
     fn unknown(&self, conversation: &mut Conversation) -> Vec<(String, u64)> {
         let mut unknown = Vec::new();
-        // Only visits each call. Nothing is put back.
+        // Visits each call without putting anything back.
         conversation.restore(|id, answered| {
             let is_known = |memory: &Memory| {
                 memory.owners.get(&self.owner).is_some_and(|shelf| shelf.knows(id, answered))

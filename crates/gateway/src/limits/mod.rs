@@ -376,7 +376,7 @@ impl Allowance {
         levels.put(self.dialect.side().rate_style(), headers, now);
     }
 
-    /// Counts the input and output tokens that `model` used. Returns the tokens that count.
+    /// Counts the input and output tokens that `model` used. Returns the tokens that were counted.
     pub(super) fn settle(mut self, model: Option<&str>, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
         if let Some(model) = model {

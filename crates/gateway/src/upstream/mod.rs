@@ -560,7 +560,7 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    // Compressors hold tokens back to fill their blocks.
+    // Compression is declined, because compressors hold tokens back to fill their blocks.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(
         header::USER_AGENT,

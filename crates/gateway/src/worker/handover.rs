@@ -199,8 +199,8 @@ impl<T> Handover<T> {
         self.0.lock().is_handling = true;
     }
 
-    /// Hands over `response`, and returns when hyper is asked for its head. The handler must then return a response
-    /// whose body never yields.
+    /// Hands over `response`, and returns when hyper is asked for the head of a response. The handler must then return
+    /// a response whose body never yields.
     pub(super) async fn hand_over(&self, response: T) {
         self.0.lock().stage = Stage::HandedOver(response);
         // No waker is needed: the connection's task polls again when it wants the head.
