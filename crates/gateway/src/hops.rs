@@ -184,7 +184,7 @@ pub(super) struct AskAgain {
     tools: Option<Digest>,
     /// Whether some messages of the last request may be joined.
     may_join: bool,
-    /// Whether messages are joined because the upstream has refused a request for its messages' roles.
+    /// Whether messages are joined since the upstream has refused a request because of its messages' roles.
     joins: bool,
 }
 

@@ -299,7 +299,7 @@ mod tests {
             let body = body(size, json!({}));
             assert_eq!(joined(&responses, dialect, &body).await, (written(&body), moved), "{size}");
         }
-        // Stored bytes count as well.
+        // The size of the stored history counts as well.
         for (stored, size, moved) in [(1000, 1000, 0), (LARGE, 1000, 1), (1000, LARGE, 2)] {
             let stored = body(stored, json!({}));
             let response = r#"{"id":"resp_1","output":[{"type":"message","content":"said"}]}"#;

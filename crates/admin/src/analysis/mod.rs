@@ -218,7 +218,7 @@ impl<'t> Walk<'t> {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),
             _ => None,
         };
-        // If the event is exactly the last character read, it appeared together with that character's first byte.
+        // If the event is exactly the last character read, it counts as having appeared at that character's first byte.
         let char = slice(self.text, 0, at).chars().next_back().map_or(0, char::len_utf8);
         let is_one = shown > 0 && shown == char;
         let begins = if is_one { at + 1 - shown } else { at };

@@ -173,7 +173,7 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Also counts `requests` and tokens for a model.
+    /// Counts `requests` and tokens for a model, in addition to the totals.
     pub(super) fn modelled(&self, model: &str, requests: u64, tokens: (u64, u64), now: u64) {
         let mut months = self.months.lock();
         let counts = months.at(Month::of(now)).of_model(model);

@@ -37,8 +37,8 @@ pub(super) enum NoResponse {
 }
 
 impl NoResponse {
-    /// Whether the upstream cannot have acted on the request, because it was not sent completely or the upstream says
-    /// so (RFC 9113, section 8.7). Such a request may always be sent again.
+    /// Whether the upstream cannot have acted on the request, because the request was not sent completely, or because
+    /// the upstream says that it was not processed (RFC 9113, section 8.7). Such a request may always be sent again.
     pub(super) fn is_unprocessed(&self) -> bool {
         match self {
             Self::Unsent(_) | Self::Unsolicited => true,

@@ -25,7 +25,7 @@ pub(crate) struct LearnedForms {
 #[derive(Debug)]
 struct Form {
     sends_reasoning: bool,
-    /// When a request was refused for its messages' roles, and accepted with joined messages.
+    /// When a request was refused because of its messages' roles, and then accepted with joined messages.
     refused_roles: Option<Instant>,
     changed: Instant,
 }
