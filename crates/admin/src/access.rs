@@ -28,6 +28,7 @@ use toolwire_config::{AdminSettings, Config};
 use toolwire_execution::audit::unix_millis;
 use toolwire_gateway::{
     attempt_throttle::{AttemptThrottle, WrongKeys, seconds},
+    auth::bearer_token,
     web_pages::{self, HostNames},
 };
 use toolwire_pipeline::wire::hex;
@@ -417,11 +418,6 @@ fn tokens<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h st
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value).collect::<Vec<_>>().into_iter()
-}
-
-fn bearer_token(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
 fn key_digest(key: &SecretString) -> Digest {

@@ -6,7 +6,7 @@ use toml::de::DeValue;
 use super::{
     keys::strings,
     table::Cell,
-    value::{list, text},
+    value::{list, parsed},
 };
 use toolwire_pipeline::wire::Invalid;
 
@@ -50,15 +50,10 @@ impl Origins {
 /// Reads `cors_origins`: one origin, or an array.
 pub(super) fn read(cell: Cell<'_>) -> Option<Origins> {
     let origins = match cell.value {
-        DeValue::Array(_) => list(origin)(cell)?,
-        _ => vec![origin(cell)?],
+        DeValue::Array(_) => list(parsed(parse))(cell)?,
+        _ => vec![parsed(parse)(cell)?],
     };
     Some(Origins::of(origins))
-}
-
-fn origin(cell: Cell<'_>) -> Option<Origin> {
-    let written = text(cell.clone())?;
-    parse(&written).map_or_else(|wrong| cell.wrong(wrong.to_string()), Some)
 }
 
 /// An origin in the form that browsers send. `None` means every origin.

@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use super::{
     keys::strings,
     table::Cell,
-    value::{list, text},
+    value::{list, parsed},
 };
 use toolwire_pipeline::wire::Invalid;
 
@@ -53,6 +53,7 @@ impl Passthrough {
 
 /// Reads `passthrough`: one pattern, or an array.
 pub(super) fn read(cell: Cell<'_>) -> Option<Passthrough> {
+    let pattern = parsed(parse);
     let patterns = match cell.value {
         DeValue::Array(_) => list(|cell: Cell<'_>| Some((pattern(cell.clone())?, cell)))(cell)?,
         _ => vec![(pattern(cell.clone())?, cell)],
@@ -65,11 +66,6 @@ pub(super) fn read(cell: Cell<'_>) -> Option<Passthrough> {
         known.push(pattern);
     }
     Some(Passthrough(known))
-}
-
-fn pattern(cell: Cell<'_>) -> Option<String> {
-    let written = text(cell.clone())?;
-    parse(&written).map_or_else(|wrong| cell.wrong(wrong.to_string()), Some)
 }
 
 fn parse(written: &str) -> Result<String, Invalid> {

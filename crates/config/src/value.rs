@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::table::Cell;
 use toolwire_pipeline::{
     settings::{TableText, names_secret},
-    wire::suggest::suggest,
+    wire::{Invalid, suggest::suggest},
 };
 
 /// Reads a non-empty string.
@@ -129,6 +129,14 @@ pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
 /// Reads one of several keywords.
 pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
     listed_choice(choices, None)
+}
+
+/// Reads a non-empty string that `parse` accepts.
+pub(super) fn parsed<T>(parse: impl Fn(&str) -> Result<T, Invalid>) -> impl Fn(Cell<'_>) -> Option<T> {
+    move |cell| {
+        let written = text(cell.clone())?;
+        parse(&written).map_or_else(|wrong| cell.wrong(wrong.to_string()), Some)
+    }
 }
 
 /// Reads one of many keywords, which the command `listed_by` prints.

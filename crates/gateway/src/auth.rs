@@ -334,7 +334,7 @@ fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, 
 }
 
 /// Returns the token after the scheme `Bearer`, whose case does not matter.
-fn bearer_token(value: &[u8]) -> Option<&[u8]> {
+pub fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
