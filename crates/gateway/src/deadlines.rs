@@ -1,8 +1,8 @@
 //! [`Deadlines`]: all deadlines of one response, on a single timer.
 //!
 //! Each piece of a stream postpones two deadlines: one for the upstream's silence, and one for toolwire's own.
-//! Resetting a timer costs more than parsing a token, so the timer is left as it is. If it fires too early, the
-//! deadlines are computed again. A token thus costs only one reading of the clock.
+//! Resetting a timer costs more than parsing a token, so the timer is left as it is. The deadlines are computed again
+//! only if it fires, or if one of them may have become earlier. A token thus costs only one reading of the clock.
 
 use std::{
     pin::Pin,
@@ -48,6 +48,8 @@ pub(super) enum Deadline {
 pub(super) struct Deadlines {
     #[pin]
     sleep: Sleep,
+    /// Whether a deadline may be earlier than the timer.
+    may_be_earlier: bool,
     keep_alive: Option<Duration>,
     written: Instant,
     idle: Duration,
@@ -68,6 +70,7 @@ impl Deadlines {
         let total = total.and_then(|total| now.checked_add(total));
         let mut deadlines = Self {
             sleep: sleep_until(now),
+            may_be_earlier: false,
             keep_alive,
             written: now,
             idle,
@@ -87,6 +90,7 @@ impl Deadlines {
     /// Adds a time limit for the first content of the response.
     pub(super) fn expecting_content(mut self, limit: Option<Duration>) -> Self {
         self.content = limit.and_then(|limit| Instant::now().checked_add(limit));
+        self.may_be_earlier = true;
         self
     }
 
@@ -95,6 +99,7 @@ impl Deadlines {
     pub(super) fn on_upstream_data(self: Pin<&mut Self>, is_filler: bool) {
         let this = self.project();
         let now = Instant::now();
+        *this.may_be_earlier |= this.received.is_none();
         *this.received = Some(now);
         *this.received_content = this.received_content.filter(|_| is_filler).or(Some(now));
         *this.end = None;
@@ -110,12 +115,16 @@ impl Deadlines {
 
     /// Sets the idle time for another upstream.
     pub(super) fn expect_within(self: Pin<&mut Self>, idle: Duration) {
-        *self.project().idle = idle;
+        let this = self.project();
+        *this.idle = idle;
+        *this.may_be_earlier = true;
     }
 
     /// Sets the time limit for the first content, starting now.
     pub(super) fn expect_content(self: Pin<&mut Self>, limit: Option<Duration>) {
-        *self.project().content = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let this = self.project();
+        *this.content = limit.and_then(|limit| Instant::now().checked_add(limit));
+        *this.may_be_earlier = true;
     }
 
     /// Restarts the keep-alive time because something is sent to the client.
@@ -132,23 +141,31 @@ impl Deadlines {
 
     /// Leaves only [`Deadline::Linger`], since the response is complete.
     pub(super) fn linger(self: Pin<&mut Self>) {
-        *self.project().linger = Some(Instant::now() + LINGER);
+        let this = self.project();
+        *this.linger = Some(Instant::now() + LINGER);
+        *this.may_be_earlier = true;
     }
 
     /// Starts to wait for the end of the body, which completes the response or the hop.
     pub(super) fn await_end(self: Pin<&mut Self>) {
-        let end = self.project().end;
-        *end = end.or_else(|| Instant::now().checked_add(END));
+        let this = self.project();
+        *this.end = this.end.or_else(|| Instant::now().checked_add(END));
+        *this.may_be_earlier = true;
     }
 
     /// Returns the next deadline when it passes.
     pub(super) fn poll_deadline(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
+        if !self.may_be_earlier && self.as_mut().project().sleep.poll(cx).is_pending() {
+            return Poll::Pending;
+        }
         let Some((at, deadline)) = self.next() else { return Poll::Pending };
         loop {
-            let mut sleep = self.as_mut().project().sleep;
+            let this = self.as_mut().project();
+            let mut sleep = this.sleep;
             if sleep.deadline() > at {
                 sleep.as_mut().reset(at);
             }
+            *this.may_be_earlier = false;
             ready!(sleep.as_mut().poll(cx));
             if at <= Instant::now() {
                 return Poll::Ready(deadline);
@@ -160,9 +177,11 @@ impl Deadlines {
     /// Ready when the response has taken longer than `total`. Ignores all other deadlines.
     pub(super) fn poll_total(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.total else { return Poll::Pending };
-        let mut sleep = self.project().sleep;
+        let this = self.project();
+        let mut sleep = this.sleep;
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
+            *this.may_be_earlier = true;
         }
         sleep.poll(cx)
     }
