@@ -48,7 +48,7 @@ pub(super) enum Deadline {
 pub(super) struct Deadlines {
     #[pin]
     sleep: Sleep,
-    /// Whether a deadline may be earlier than the timer.
+    /// Whether a deadline may pass before the timer fires.
     may_be_earlier: bool,
     keep_alive: Option<Duration>,
     written: Instant,
