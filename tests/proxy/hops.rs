@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::{sync::Notify, task::JoinSet};
 use toolwire::{
     dialect::{UpstreamDialect, lumo},
-    rules::{Enforce, Misroute},
+    rules::{Enforce, InvalidArguments, Misroute},
 };
 
 use crate::support::{
@@ -416,4 +416,53 @@ async fn kept_back_response_gets_keep_alives() {
     let rest = reply.rest().await;
     let (text, call) = (rest.find("Let me see."), rest.find("\"name\":\"weather\""));
     assert!(text.is_some() && text < call && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+}
+
+/// Reasoning and text before a call reach the client while the call is held back. Once the model has been asked
+/// again, its call follows them.
+#[tokio::test]
+async fn call_is_asked_for_again_behind_what_was_streamed() {
+    let (go_on, asked) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let shared = (go_on.clone(), asked.clone());
+    let upstream = Upstream::start_sharing(shared, |mut exchange, (go_on, asked)| async move {
+        let body: serde_json::Value = serde_json::from_slice(&exchange.body).unwrap();
+        let messages = body["messages"].as_array().unwrap().clone();
+        let again = messages.len() > 1;
+        asked.lock().unwrap().push(messages);
+        let chunk = |delta: serde_json::Value| {
+            format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta}]}))
+        };
+        exchange.begin().await;
+        exchange.piece(chunk(json!({"reasoning_content": "Hm."}))).await;
+        exchange.piece(chunk(json!({"content": "Let me see."}))).await;
+        let arguments = if again { "{\"city\":\"Paris\"}" } else { "{\"city\":" };
+        let function = json!({"name": "weather", "arguments": arguments});
+        let call = json!({"index": 0, "id": "n1", "type": "function", "function": function});
+        exchange.piece(chunk(json!({"tool_calls": [call]}))).await;
+        if !again {
+            go_on.notified().await;
+        }
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+        exchange.piece(format!("data: {end}\n\ndata: [DONE]\n\n")).await;
+        exchange.finished().await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.settings.invalid_arguments = InvalidArguments::Retry;
+    let proxy = setup.start().await;
+    let mut reply = Client::new().chat(&proxy, request()).await;
+    let begun = reply.until("Let me see.").await;
+    assert!(begun.contains("Hm.") && !begun.contains("weather"), "{begun}");
+    go_on.notify_one();
+    let rest = reply.rest().await;
+    assert!(rest.contains("Paris") && rest.contains("\"finish_reason\":\"tool_calls\""), "{rest}");
+    assert!(!rest.contains("Hm.") && !rest.contains("Let me see") && !rest.contains("warnings"), "{rest}");
+    let asked = asked.lock().unwrap();
+    let [first, second] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(second[..1], first[..]);
+    assert_eq!(second[1]["content"], "Let me see.");
+    assert!(
+        second[2]["content"].as_str().unwrap().contains("`weather` with the arguments {\"city\":"),
+        "{second:?}"
+    );
 }

@@ -273,6 +273,12 @@ impl Detector {
         self.state = Self::first_state(&self.search, self.starts_in_reasoning);
     }
 
+    /// Sets whether the model is asked again if it calls an undeclared tool. If it is, such a call needs no
+    /// marker in formats that were chosen by name.
+    pub fn asks_for_unknown(&mut self, asks: bool) {
+        self.search.asks &= asks;
+    }
+
     /// Whether `text` would be sent unchanged, with nothing held before or after it.
     pub fn passes_on(&self, text: &str) -> bool {
         match &self.state {

@@ -183,7 +183,7 @@ impl PythonWalk {
         self.name.push(character);
         // If only the name identifies a call, text must be released as soon as it can no longer become a declared
         // name.
-        let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
+        let refused = self.in_list && !rules.marked && !rules.may_become_name_in_call(self.name.trim_end());
         if refused { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
 
@@ -293,7 +293,7 @@ impl PythonWalk {
 fn tool<'n>(written: &'n str, method: &str, rules: &CallRules<'_>) -> Option<&'n str> {
     let called = written.strip_suffix(method)?;
     let last = || called.rsplit_once('.').and_then(|(_, last)| rules.tools.resolve(last));
-    rules.tools.resolve(called).or_else(last).or_else(|| rules.name(called))
+    rules.tools.resolve(called).or_else(last).or_else(|| rules.name_in_call(called))
 }
 
 #[cfg(test)]

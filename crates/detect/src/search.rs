@@ -189,6 +189,8 @@ pub(super) struct Search {
     pub(super) calls: bool,
     pub(super) whole: bool,
     any_name: bool,
+    /// Whether the model is asked again if it calls an undeclared tool.
+    pub(super) asks: bool,
     repair: bool,
     max_depth: usize,
     max_name: usize,
@@ -209,6 +211,7 @@ impl Search {
             tools: if calls { tools } else { DeclaredTools::default() },
             whole: settings.arguments == ArgumentDelivery::Whole,
             any_name: calls && settings.unknown_calls != UnknownCalls::Text,
+            asks: calls && settings.unknown_calls == UnknownCalls::Retry && settings.may_follow_up(),
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
             max_name: settings.limits.max_name,
@@ -224,6 +227,7 @@ impl Search {
             tools: &self.tools,
             marked,
             any_name: self.any_name,
+            asks: false,
             no_tool: &[],
             repair: self.repair,
             whole: self.whole,
@@ -232,6 +236,12 @@ impl Search {
             max_markup: self.max_markup,
             max_hold: self.max_hold,
         }
+    }
+
+    /// Returns the rules for the calls of this reading.
+    pub(super) fn rules_of(&self, reading: &Reading) -> CallRules<'_> {
+        let asks = self.asks && self.sought.markers.is_named(reading.format);
+        CallRules { asks, ..self.rules(reading.marked) }
     }
 
     /// The maximum number of bytes of source that may be held, which is `max_hold` until a call has begun. A call

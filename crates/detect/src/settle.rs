@@ -84,7 +84,7 @@ impl Detector {
     /// Feeds the reading, and sends the calls that it finds.
     fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
         let (format, starts_line) = (reading.format, reading.takes_line);
-        let rules = self.search.rules(reading.marked);
+        let rules = self.search.rules_of(reading);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out };
         reading.feed(text, &rules, &mut |piece| outlet.piece(piece))
@@ -92,7 +92,7 @@ impl Detector {
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
         let (format, starts_line) = (reading.format, reading.takes_line);
-        let rules = self.search.rules(reading.marked);
+        let rules = self.search.rules_of(reading);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: true, out };
         let ended = reading.finish(stopped, &rules, &mut |piece| outlet.piece(piece));

@@ -35,6 +35,8 @@ pub(super) struct CallRules<'a> {
     pub(super) marked: bool,
     /// Whether a marked format accepts undeclared names.
     pub(super) any_name: bool,
+    /// Whether an undeclared name in the form of a call needs no marker, because the model is asked again.
+    pub(super) asks: bool,
     /// Names by which the format says that no tool is called.
     pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
@@ -54,6 +56,7 @@ impl CallRules<'_> {
             tools,
             marked: true,
             any_name: true,
+            asks: false,
             no_tool: &[],
             repair: true,
             whole: false,
@@ -77,6 +80,17 @@ impl CallRules<'_> {
         let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
         let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
         declared.or_else(|| self.name(written))
+    }
+
+    /// Like [`CallRules::name`], in JSON or Python whose form alone shows that it is a call.
+    pub(super) fn name_in_call<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let asked = || (self.asks && self.is_legal_name(written)).then_some(written);
+        self.name(written).or_else(asked)
+    }
+
+    /// Like [`CallRules::may_become_name`], for [`CallRules::name_in_call`].
+    pub(super) fn may_become_name_in_call(&self, start: &str) -> bool {
+        self.asks || self.may_become_name(start)
     }
 
     /// Whether `name` has the form of a name: letters, digits or `_-.:/`.

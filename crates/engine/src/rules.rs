@@ -27,7 +27,8 @@ pub struct Rules {
     #[setting(default = ArgumentDelivery::Stream, word)]
     pub arguments: ArgumentDelivery,
     /// a call to an undeclared name in a format with markers: `"forward"`, `"text"`, or `"retry"` to ask
-    /// [again](#asking-the-model-again), also after native calls
+    /// [again](#asking-the-model-again), also after native calls and, in formats chosen by name, without
+    /// markers
     #[setting(default = UnknownCalls::Forward, word)]
     pub unknown_calls: UnknownCalls,
     /// a call whose arguments break the schema of its tool: `"forward"`, or `"retry"` to ask

@@ -12,6 +12,7 @@
 mod blocks;
 mod calls;
 mod detector;
+mod faulty;
 mod hops;
 mod hosted;
 mod limits;

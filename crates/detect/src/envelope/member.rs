@@ -63,7 +63,7 @@ impl Envelope {
                 let begins = || KEYS.iter().any(|(key, _)| key.starts_with(&self.captured));
                 rules.marked || !self.first_key || begins()
             }
-            Key::Name | Key::Function => rules.may_become_name(&self.captured),
+            Key::Name | Key::Function => rules.may_become_name_in_call(&self.captured),
             _ => true,
         };
         may_go_on.then_some(len)
@@ -115,7 +115,7 @@ impl Envelope {
         match self.key {
             Key::Name | Key::Function if self.call.name.is_none() => {
                 self.call.flat.take_back();
-                let name = rules.name(&text)?.to_owned();
+                let name = rules.name_in_call(&text)?.to_owned();
                 if self.call.guard.refuses(|key| rules.tools.declares(&name, key)) {
                     return None;
                 }

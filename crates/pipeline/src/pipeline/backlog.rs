@@ -32,6 +32,11 @@ impl Waiting {
         }
     }
 
+    /// The event, or the event that the frame stands for.
+    pub(super) fn means(&self) -> Option<&Event<'static>> {
+        self.means.as_ref()
+    }
+
     /// Appends the text of `event` if it is of the same kind as this event. Returns whether it did.
     pub(super) fn continues(&mut self, event: &Event<'_>) -> bool {
         let (None, Some(means)) = (&self.frame, &mut self.means) else { return false };

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::hops::{FollowUp, Reason};
 use crate::{
     conversation::Conversation,
-    event::Warning,
+    event::{CallEnd, Warning},
     rules::{Enforce, InvalidArguments, Rules, UnknownCalls},
     tools::{self, DeclaredTools},
     wire::{
@@ -39,8 +39,13 @@ pub(super) struct Corrections {
     retries_missing: bool,
     retries_unknown: bool,
     schemas: Option<Vec<(String, Option<Raw>)>>,
+    /// Whether a declared tool was called, even if the call is not complete yet.
     is_fulfilled: bool,
+    /// Whether a call to a declared tool is complete.
+    has_complete_call: bool,
     faults: Vec<Fault>,
+    /// The tools that were called without a fault, if the model may be asked again because of others.
+    valid: Vec<String>,
 }
 
 const MAX_FAULTS: usize = 8;
@@ -61,7 +66,9 @@ impl Corrections {
             retries_unknown: retries && rules.unknown_calls == UnknownCalls::Retry,
             schemas: (retries && rules.invalid_arguments == InvalidArguments::Retry).then(schemas),
             is_fulfilled: false,
+            has_complete_call: false,
             faults: Vec::new(),
+            valid: Vec::new(),
         }
     }
 
@@ -84,8 +91,9 @@ impl Corrections {
     }
 
     pub(super) fn next_hop(&mut self) {
-        self.is_fulfilled = false;
+        (self.is_fulfilled, self.has_complete_call) = (false, false);
         self.faults.clear();
+        self.valid.clear();
     }
 
     /// Records that a required call has been made, so that later hops need not contain one.
@@ -101,19 +109,44 @@ impl Corrections {
         }
     }
 
-    /// Checks a call to a declared tool when the call ends. `arguments` is `None` if the call is broken.
-    pub(super) fn ends(&mut self, name: &str, arguments: Option<&str>) {
-        let Some(schemas) = &self.schemas else { return };
-        let Some((_, schema)) = schemas.iter().find(|(known, _)| known == name) else { return };
-        let why = match arguments {
-            Some(arguments) => {
+    /// Checks a call when it ends.
+    pub(super) fn ends(&mut self, name: &str, arguments: &str, end: CallEnd) {
+        let schema = self.schemas.iter().flatten().find(|(known, _)| known == name);
+        let why = match (schema, end) {
+            (Some((_, schema)), CallEnd::Complete) => {
                 tools::arguments_fault(schema.as_ref().map(|schema| schema.view().raw()), arguments)
             }
-            None => Some("they are not valid JSON".to_owned()),
+            (None, CallEnd::Complete) => None,
+            (Some(_), CallEnd::Broken) => Some("they are not valid JSON".to_owned()),
+            (Some(_), CallEnd::Cut) => Some("they end too early and are not valid JSON".to_owned()),
+            (None, CallEnd::Broken | CallEnd::Cut) => return,
         };
-        if let Some(why) = why {
-            let arguments = repeated(arguments.unwrap_or_default());
-            self.fault(Fault::Invalid { name: name.to_owned(), arguments, why });
+        match why {
+            Some(why) => {
+                if end == CallEnd::Complete {
+                    self.completes();
+                }
+                self.fault(Fault::Invalid { name: name.to_owned(), arguments: repeated(arguments), why });
+            }
+            None => self.is_valid(name),
+        }
+    }
+
+    /// Records that a call to a declared tool is complete.
+    pub(super) fn completes(&mut self) {
+        self.has_complete_call = true;
+    }
+
+    /// The tools that were called without a fault.
+    pub(super) fn valid(&self) -> &[String] {
+        &self.valid
+    }
+
+    /// Records a complete call without a fault.
+    pub(super) fn is_valid(&mut self, name: &str) {
+        self.completes();
+        if self.retries_calls() && !self.valid.iter().any(|known| known == name) {
+            self.valid.push(name.to_owned());
         }
     }
 
@@ -131,9 +164,7 @@ impl Corrections {
     pub(super) fn is_wrong(&self, called: &str, given: &str) -> bool {
         self.faults.iter().any(|fault| match fault {
             Fault::Unknown { name } => *name == repeated(called),
-            Fault::Invalid { name, arguments, .. } => {
-                name == called && (*arguments == repeated(given) || arguments.is_empty())
-            }
+            Fault::Invalid { name, arguments, .. } => name == called && *arguments == repeated(given),
         })
     }
 
@@ -165,10 +196,16 @@ impl Corrections {
     /// The warning that the client received calls to `names` whose arguments are not JSON. `None` if another
     /// warning already covers this.
     pub(super) fn broken_warning(&self, names: &[String]) -> Option<Warning<'static>> {
-        if names.is_empty() || self.checks_arguments() {
+        let is_told = |name: &&String| {
+            self.faults
+                .iter()
+                .any(|fault| matches!(fault, Fault::Invalid { name: told, .. } if told == *name))
+        };
+        let names: Vec<_> = names.iter().filter(|name| !is_told(name)).collect();
+        if names.is_empty() {
             return None;
         }
-        let mut known: Vec<_> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
+        let mut known: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).cloned().collect();
         known.dedup();
         let names =
             if known.is_empty() { "an undeclared tool".to_owned() } else { listed(known.into_iter()) };
@@ -180,9 +217,10 @@ impl Corrections {
     /// The warnings about this hop. The client receives them if the response ends with this hop.
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
-        if self.is_unfulfilled() {
+        if !self.required.is_empty() && !self.has_complete_call {
             let names = one_of(self.required.iter().cloned());
-            let message = format!("tool_choice requires a call to {names}, and the model made none");
+            let made = if self.is_fulfilled { "did not complete one" } else { "made none" };
+            let message = format!("tool_choice requires a call to {names}, and the model {made}");
             warnings.push(Warning { code: UNFULFILLED, message: Cow::Owned(message) });
         }
         warnings
@@ -214,9 +252,13 @@ impl Fault {
             }
             Self::Invalid { name, arguments, why } => {
                 let name = tools.as_taught(name);
+                let given = match arguments.trim() {
+                    "" => "without arguments".to_owned(),
+                    _ => format!("with the arguments {arguments}"),
+                };
                 format!(
-                    "Your call to the tool `{name}` with the arguments {arguments} was not run: {why}. Make the \
-                     call again with valid arguments. Do not apologise or explain."
+                    "Your call to the tool `{name}` {given} was not run: {why}. Make the call again with valid \
+                     arguments. Do not apologise or explain."
                 )
             }
         }

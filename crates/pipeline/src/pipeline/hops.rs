@@ -62,7 +62,7 @@ impl Reason {
         self.into()
     }
 
-    /// Whether the next hop replaces the output of the current hop, which the client has not received.
+    /// Whether the next hop replaces the withheld output of the current hop, which includes all of its calls.
     pub(super) fn replaces(self) -> bool {
         !matches!(self, Self::Misrouted | Self::Hosted)
     }

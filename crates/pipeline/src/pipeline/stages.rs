@@ -74,8 +74,11 @@ impl Stages {
         if !replaces {
             self.calls_and_writer(out).1.release();
         }
-        self.calls.next_hop();
-        self.withheld.next_hop(self.emitted.has_content);
+        let hop = self.calls.next_hop();
+        if let Some(detector) = &mut self.detector {
+            detector.asks_for_unknown(hop.may_be_replaced);
+        }
+        self.withheld.next_hop(hop);
     }
 
     pub(super) fn end(&mut self, out: &mut BytesMut) {
@@ -141,7 +144,12 @@ impl Sink for ToCalls<'_> {
 impl ToCalls<'_> {
     /// Handles an event in a hop that may be replaced by another one.
     fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
-        self.calls.can_replace = !self.next.emitted.has_content;
+        if is_finish(&event) {
+            // These calls may be too long to be withheld, and then nothing can be replaced.
+            self.calls.before_finish(&mut self.next);
+        }
+        self.calls.awaits_call = self.next.withheld.awaits_call();
+        self.calls.can_replace = self.next.withheld.is_active();
         self.calls.event(event, &mut self.next);
         self.calls.can_replace = false;
         if self.next.withheld.is_holding() && self.calls.corrections().is_settled() {
@@ -183,11 +191,12 @@ impl ToWriter<'_> {
             self.release();
             return false;
         }
-        let is_unknown = matches!(event, Event::Verbatim { means: None, .. });
-        if !self.withheld.takes(event, is_unknown || is_content(event)) {
+        // A phase belongs to text, and frames that no stage handles may be content.
+        let goes_with_content = matches!(event, Event::Phase { .. } | Event::Verbatim { means: None, .. });
+        if !self.withheld.takes(event, goes_with_content || is_content(event)) {
             return false;
         }
-        if self.withheld.is_full() {
+        if self.withheld.is_due() {
             self.release();
         }
         true

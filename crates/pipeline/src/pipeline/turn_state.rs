@@ -13,8 +13,19 @@ pub(super) struct StateCollector {
     limit: usize,
     kept: usize,
     state: TurnState,
+    /// Number of parts of reasoning from earlier hops.
+    earlier: usize,
     /// Reasoning that has no signature yet.
     open: String,
+}
+
+/// What had been collected at some point of a hop.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StateMark {
+    reasoning: usize,
+    calls: usize,
+    open: usize,
+    kept: usize,
 }
 
 impl StateCollector {
@@ -47,16 +58,39 @@ impl StateCollector {
         }
     }
 
-    /// Discards everything, since another hop replaces the response so far.
+    /// Discards everything, since no later request repeats the response so far.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.wants, self.limit);
     }
 
-    /// The reasoning so far, for a request that continues the response.
+    pub(super) fn mark(&self) -> StateMark {
+        let TurnState { reasoning, calls, .. } = &self.state;
+        StateMark { reasoning: reasoning.len(), calls: calls.len(), open: self.open.len(), kept: self.kept }
+    }
+
+    /// Discards what has been collected since `mark`, since another hop replaces it.
+    pub(super) fn roll_back(&mut self, mark: StateMark) {
+        if self.kept > self.limit {
+            return;
+        }
+        let was_open = self.state.reasoning.len() == mark.reasoning;
+        self.open.truncate(if was_open { mark.open } else { 0 });
+        self.state.reasoning.truncate(mark.reasoning);
+        self.state.calls.truncate(mark.calls);
+        self.kept = mark.kept;
+    }
+
+    /// Prepares for another hop that continues the response.
+    pub(super) fn next_hop(&mut self) {
+        let rest = self.rest();
+        self.state.reasoning.extend(rest);
+        self.open.clear();
+        self.earlier = self.state.reasoning.len();
+    }
+
+    /// The reasoning of this hop so far, for a request that continues the response.
     pub(super) fn reasoning_so_far(&self) -> Vec<Part> {
-        let mut reasoning = self.state.reasoning.clone();
-        reasoning.extend(self.rest());
-        reasoning
+        self.state.reasoning.iter().skip(self.earlier).cloned().chain(self.rest()).collect()
     }
 
     pub(super) fn take(&mut self) -> Option<TurnState> {

@@ -99,6 +99,7 @@ impl Calls {
                 self.tally.dropped_calls += 1;
                 return None;
             }
+            self.before_call();
             self.client_calls += 1;
         }
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);

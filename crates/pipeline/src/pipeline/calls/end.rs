@@ -62,6 +62,7 @@ impl Calls {
                         self.note_broken(index);
                     }
                     if end == CallEnd::Complete {
+                        self.note_complete(index);
                         self.supersede(index);
                         self.note_end(source);
                     }
@@ -97,15 +98,13 @@ impl Calls {
         end: CallEnd,
         out: &mut impl Sink,
     ) {
-        if end != CallEnd::Cut {
-            let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
-            self.corrections.ends(&start.name, arguments);
-        }
-        // The client learns from the finish reason that the response was cut off.
         if end == CallEnd::Cut {
             self.cut = true;
-            self.tally.dropped_calls += 1;
+            self.cut_calls.push((start, arguments));
             return;
+        }
+        if self.tools.resolve(&start.name).is_some() {
+            self.corrections.ends(&start.name, &arguments, end);
         }
         if rescue {
             self.settle(source, Fate::Rescued);
@@ -137,8 +136,22 @@ impl Calls {
 
     /// Records that the arguments of the call sent as `index` are not JSON.
     fn note_broken(&mut self, index: u32) {
+        let name = self.sent_name(index).unwrap_or_default().to_owned();
+        self.broken.push(name);
+    }
+
+    /// Records that the call sent as `index` is complete. Its arguments are not checked.
+    fn note_complete(&mut self, index: u32) {
         let call = usize::try_from(index).ok().and_then(|index| self.tally.calls.get(index));
-        self.broken.push(call.and_then(|call| call.name.clone()).unwrap_or_default());
+        if let Some(name) = call.and_then(|call| call.name.as_deref()) {
+            self.corrections.is_valid(name);
+        }
+    }
+
+    /// The declared name of the call sent as `index`.
+    fn sent_name(&self, index: u32) -> Option<&str> {
+        let call = usize::try_from(index).ok().and_then(|index| self.tally.calls.get(index));
+        call.and_then(|call| call.name.as_deref())
     }
 
     pub(super) fn note_sent(&mut self, source: u32) {

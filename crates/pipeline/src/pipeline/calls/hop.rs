@@ -1,14 +1,21 @@
 //! The end of a hop: decides whether another hop follows, and otherwise what the finish reason is.
 
 use super::{
-    super::hops::{FollowUp, Reason},
-    Calls, Entry, Fate,
+    super::{
+        hops::{FollowUp, Reason},
+        turn_state::StateMark,
+        withheld_events::NextHop,
+    },
+    Calls, Entry, Fate, Follows,
     doubles::Doubles,
     hosted_calls::After,
     misrouted_calls::{self, Incomplete},
     send,
 };
-use crate::event::{CallEnd, Event, Finish, Sink};
+use crate::{
+    event::{CallEnd, Event, Finish, Sink},
+    rules::ArgumentDelivery,
+};
 
 /// A hop that has ended and should be followed by another one. Its finish is withheld.
 #[derive(Debug)]
@@ -19,50 +26,55 @@ pub(in crate::pipeline) struct Pending {
     incomplete: Vec<Incomplete>,
 }
 
-/// A snapshot of what had been sent when the hop began. It is restored if another hop replaces this one.
-#[derive(Debug, Default)]
+/// A snapshot of what had been sent when content was first withheld in a hop. It is restored if another hop
+/// replaces the withheld content.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Checkpoint {
     ids: usize,
     pub(super) client_calls: usize,
     broken: usize,
     rescued: usize,
     calls: usize,
+    characters: Option<u64>,
+    state: StateMark,
+    /// What had been sent of this hop.
+    sent: Follows,
 }
 
 impl Calls {
     /// Prepares for the next upstream response, which numbers its calls and characters from 0 again.
-    pub(in crate::pipeline) fn next_hop(&mut self) {
+    pub(in crate::pipeline) fn next_hop(&mut self) -> NextHop {
         if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
             self.tally.follow_ups.push(reason);
-            if reason.replaces() {
-                self.roll_back();
-            }
             match reason {
                 Reason::Hosted => self.after_hosted_calls(),
                 _ => self.asked_again += 1,
             }
+            if reason.replaces() {
+                self.roll_back();
+            } else {
+                self.follows = Follows::default();
+            }
         }
         let past_ids = self.hosted.as_mut().map(|hosted| hosted.next_hop());
         self.past_ids.extend(past_ids.into_iter().flatten());
-        self.checkpoint = Checkpoint {
-            ids: self.sent_ids.len(),
-            client_calls: self.client_calls,
-            broken: self.broken.len(),
-            rescued: self.rescued.len(),
-            calls: self.tally.calls.len(),
-        };
+        self.state.next_hop();
         self.corrections.next_hop();
         self.entries.clear();
+        self.cut_calls.clear();
         self.doubles = Doubles::default();
         self.apologises = false;
         self.said = String::new();
         self.said_is_cut = false;
+        (self.has_reasoned, self.awaits_call) = (false, false);
+        self.checkpoint = self.mark();
         self.hop += 1;
         let may_ask_again = self.asked_again + 1 < self.settings.limits.max_hops;
         self.may_follow_up = self.settings.may_follow_up() && may_ask_again;
-        self.keeps_text = self.may_follow_up || self.hosted.is_some();
+        self.keeps_text = self.may_follow_up || self.hosted.is_some() || self.follows.text;
         self.earlier_characters = self.characters.unwrap_or(0);
         self.usage.next_hop();
+        NextHop { may_be_replaced: self.may_follow_up, follows_text: self.follows.text }
     }
 
     /// Prepares for a hop that continues after the results of hosted tools, which the client does not see.
@@ -74,19 +86,55 @@ impl Calls {
         self.corrections.waive_required();
     }
 
-    /// Discards the output of this hop, because the next hop replaces it. The output still counts towards the
-    /// limits.
+    /// What has been sent so far.
+    pub(super) fn mark(&self) -> Checkpoint {
+        // White space alone is no reason to leave out the text of the next hop.
+        let text = !self.said.trim_ascii().is_empty();
+        Checkpoint {
+            ids: self.sent_ids.len(),
+            client_calls: self.client_calls,
+            broken: self.broken.len(),
+            rescued: self.rescued.len(),
+            calls: self.tally.calls.len(),
+            characters: self.characters,
+            state: self.state.mark(),
+            sent: Follows { text, content: text || self.has_reasoned },
+        }
+    }
+
+    /// Discards the withheld output of this hop, because the next hop replaces it. The output still counts
+    /// towards the limits.
     fn roll_back(&mut self) {
-        let Checkpoint { ids, client_calls, broken, rescued, calls } = self.checkpoint;
+        let Checkpoint { ids, client_calls, broken, rescued, calls, characters, state, sent } =
+            self.checkpoint;
         self.sent_ids.truncate(ids);
         self.rescued.truncate(rescued);
         self.tally.calls.truncate(calls);
         self.client_calls = client_calls;
         self.broken.truncate(broken);
         self.cut = false;
-        self.state.clear();
-        if let Some(characters) = &mut self.characters {
-            *characters = self.earlier_characters;
+        self.state.roll_back(state);
+        self.characters = characters;
+        // In a hop that follows text, the text before its own calls is not sent either.
+        self.follows.text |= sent.text;
+        self.follows.content |= sent.content;
+        self.is_separator_due |= self.follows.text;
+    }
+
+    /// Called before the first call of a hop that follows text: the text before the call is not sent.
+    fn leave_out_text(&mut self) {
+        self.characters = self.checkpoint.characters;
+        self.earlier_characters = self.characters.unwrap_or(0);
+        self.is_separator_due = true;
+    }
+
+    /// Called before a call for the client is sent.
+    pub(super) fn before_call(&mut self) {
+        if self.awaits_call {
+            self.checkpoint = self.mark();
+            self.awaits_call = false;
+        } else if self.can_replace && self.follows.text && self.client_calls == self.checkpoint.client_calls {
+            self.leave_out_text();
         }
     }
 
@@ -106,12 +154,12 @@ impl Calls {
             Finish::Stop | Finish::Calls if !incomplete.is_empty() => {
                 Some(misrouted_calls::follow_up(&self.said, &incomplete))
             }
-            Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up => None,
-            Finish::Stop | Finish::Calls => {
-                self.corrections.follow_up(&self.said, &self.tools, &self.others_not_run())
-            }
+            Finish::Stop | Finish::Calls => self.correction(),
         };
         if let Some(mut follow_up) = follow_up {
+            if self.awaits_call {
+                self.checkpoint = self.mark();
+            }
             follow_up.remember(self.state.reasoning_so_far());
             self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
@@ -133,6 +181,20 @@ impl Calls {
         self.conclude(said, incomplete, frame, out);
     }
 
+    /// The follow-up that asks the model to make its wrong calls again. The upstream did not say that it cut
+    /// off the response.
+    fn correction(&mut self) -> Option<FollowUp> {
+        for (start, arguments) in &self.cut_calls {
+            if self.tools.resolve(&start.name).is_some() {
+                self.corrections.ends(&start.name, arguments, CallEnd::Cut);
+            }
+        }
+        if !self.can_replace || !self.may_follow_up {
+            return None;
+        }
+        self.corrections.follow_up(&self.said, &self.tools, &self.others_not_run())
+    }
+
     /// Ends the response with this hop, even though another one was due.
     pub(in crate::pipeline) fn end_response(&mut self, out: &mut impl Sink) {
         let Some(Pending { finish, incomplete, .. }) = self.pending.take() else { return };
@@ -148,6 +210,7 @@ impl Calls {
     ) {
         self.send_incomplete(incomplete, out);
         self.send_held(out);
+        self.send_cut(out);
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
         let mut warnings = std::mem::take(&mut self.notices);
@@ -174,15 +237,24 @@ impl Calls {
         Vec::new()
     }
 
-    /// The finish reason that is consistent with what was sent. If the client received complete calls, a
-    /// plain stop becomes [`Finish::Calls`]. If the response ended inside a call, it was cut off. Broken
-    /// calls and calls that the upstream ran itself change nothing: if the upstream reported calls, that
-    /// stays the reason even if they are broken.
+    /// Sends the calls whose arguments did not end. With [`ArgumentDelivery::Whole`], such calls are dropped.
+    fn send_cut(&mut self, out: &mut impl Sink) {
+        for (start, arguments) in std::mem::take(&mut self.cut_calls) {
+            if self.settings.arguments == ArgumentDelivery::Whole {
+                self.tally.dropped_calls += 1;
+            } else if let Some(index) = self.send_start(start, None, out) {
+                self.send_whole(index, arguments, CallEnd::Cut, out);
+            }
+        }
+    }
+
+    /// The finish reason that is consistent with what was sent. If the client received calls, a plain stop
+    /// becomes [`Finish::Calls`], even if the calls are broken. If the response ended inside a call, it was cut
+    /// off. Calls that the upstream ran itself change nothing.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            Finish::Calls if self.client_calls > 0 => Finish::Calls,
-            said => said.of_calls(self.client_calls > self.broken.len()),
+            said => said.of_calls(self.client_calls > 0),
         }
     }
 }

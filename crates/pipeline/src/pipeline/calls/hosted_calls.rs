@@ -213,6 +213,7 @@ impl Calls {
             self.tally.dropped_calls += 1;
             return;
         }
+        self.corrections.completes();
         let call = self.hosted.as_mut().and_then(|hosted| hosted.call(source));
         let call = call.map(|call| (call.call.name.clone(), Digest::of(&call.call.arguments)));
         if rescue && call.is_none_or(|call| self.is_repeated(call)) {
@@ -271,8 +272,7 @@ impl Calls {
         self.hosted.as_ref().is_some_and(|hosted| hosted.whole().any(|(_, is_hosted)| is_hosted))
     }
 
-    /// The names of the hop's valid calls, without duplicates. The client's calls are included only if there
-    /// are hosted tools.
+    /// The names of the hop's valid calls, without duplicates.
     pub(super) fn others_not_run(&self) -> Vec<String> {
         let calls = self.hosted.iter().flat_map(|hosted| &hosted.calls).filter(|call| call.has_ended);
         let mut names = Vec::new();
@@ -280,6 +280,9 @@ impl Calls {
             if !self.corrections.is_wrong(&call.name, &call.arguments) && !names.contains(&call.name) {
                 names.push(call.name.clone());
             }
+        }
+        if self.hosted.is_none() {
+            names.extend_from_slice(self.corrections.valid());
         }
         names
     }
@@ -316,7 +319,9 @@ impl Calls {
     /// Sends the separator between the text of two hops. Called before the first text of the later hop.
     pub(super) fn separate(&mut self, out: &mut impl Sink) {
         self.is_separator_due = false;
-        let separator = self.hosted.as_ref().map(|hosted| hosted.separator().to_owned()).unwrap_or_default();
+        let hosted = self.hosted.as_ref();
+        let separator =
+            hosted.map_or_else(|| HostedRules::default().separator, |it| it.separator().to_owned());
         if separator.is_empty() {
             return;
         }

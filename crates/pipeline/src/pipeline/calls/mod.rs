@@ -98,6 +98,8 @@ pub(super) struct Calls {
     broken: Vec<String>,
     /// Whether the response was cut off inside a call.
     cut: bool,
+    /// The calls that ended before their arguments did, held until the hop ends.
+    cut_calls: Vec<(CallStart<'static>, String)>,
     has_tools: bool,
     hosted: Option<Box<HostedCalls>>,
     /// The turn whose hosted calls run only when the client sends its next request.
@@ -128,15 +130,28 @@ pub(super) struct Calls {
     corrections: Corrections,
     /// Warnings that concern the request.
     notices: Vec<Warning<'static>>,
-    /// Whether no content of the response has been sent yet, so that another hop can replace this one.
+    /// Whether no part of this hop's calls has been sent yet, so that another hop can replace them.
     pub(super) can_replace: bool,
-    /// What had been sent when this hop began.
+    /// Whether everything so far has been sent, and content is withheld from the first call on.
+    pub(super) awaits_call: bool,
+    /// What had been sent when content was first withheld.
     checkpoint: Checkpoint,
+    /// Whether this hop has reasoned.
+    has_reasoned: bool,
+    follows: Follows,
     pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
     /// The parts that this stage left out of the response.
     pub(super) skipped: Skipped,
+}
+
+/// What the client has received before the calls that this hop replaces.
+#[derive(Debug, Clone, Copy, Default)]
+struct Follows {
+    text: bool,
+    /// Text or reasoning.
+    content: bool,
 }
 
 fn past_ids(conversation: &Conversation) -> Vec<String> {
@@ -167,7 +182,7 @@ impl Calls {
             ServerCalls::Forward | ServerCalls::Hide => false,
         };
         let goes_on = settings.may_follow_up() || hosted.is_some();
-        Self {
+        let mut calls = Self {
             tools,
             settings: settings.clone(),
             parallel: conversation.parallel_calls,
@@ -184,6 +199,7 @@ impl Calls {
             client_calls: 0,
             broken: Vec::new(),
             cut: false,
+            cut_calls: Vec::new(),
             has_tools,
             keeps_text: goes_on,
             hosted,
@@ -203,12 +219,17 @@ impl Calls {
             corrections,
             notices: Vec::new(),
             can_replace: false,
+            awaits_call: false,
             checkpoint: Checkpoint::default(),
+            has_reasoned: false,
+            follows: Follows::default(),
             pending: None,
             failure: None,
             tally: Tally::default(),
             skipped: Skipped::default(),
-        }
+        };
+        calls.checkpoint = calls.mark();
+        calls
     }
 
     pub(super) fn set_hosted_rules(&mut self, rules: HostedRules) {
@@ -286,10 +307,13 @@ impl Calls {
             Event::Usage(usage) => self.usage(usage, frame, out),
             Event::Start(_) if self.hop > 0 => {}
             Event::Reasoning(reasoning) => {
-                self.is_reasoning_open = true;
                 if self.state.is_active() {
                     self.state.reasoning(&reasoning);
                 }
+                if self.follows.content {
+                    return;
+                }
+                (self.is_reasoning_open, self.has_reasoned) = (true, true);
                 send(Event::Reasoning(reasoning), frame, out);
             }
             Event::Refusal(_) => {
@@ -308,6 +332,13 @@ impl Calls {
     fn is_held_double(&mut self, start: &CallStart<'_>) -> bool {
         let declared = self.tools.resolve(&start.name).map(|name| self.tools.declared(name));
         self.doubles.begins(start, declared.unwrap_or(&start.name))
+    }
+
+    /// Called before the hop's finish is handled: passes on the calls that are held as possible duplicates.
+    pub(super) fn before_finish(&mut self, out: &mut impl Sink) {
+        if self.failure.is_none() && self.pending.is_none() {
+            self.settle_doubles(true, out);
+        }
     }
 
     /// Passes on the held calls that turned out not to be duplicates. `is_last` is set if the hop has ended.
