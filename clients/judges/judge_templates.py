@@ -28,7 +28,7 @@ FOLDER = Path(__file__).with_name(".venv") / "templates"
 PER_TEMPLATE = 40
 # Stand for the tokenizer's own markers, and for an answer without calls.
 END, BEGIN, ANSWER = "\ue000", "\ue001", "\ue002"
-ENDS = re.compile(r"(?:<\|(?:im_end|eot_id|eom_id|eot|eom|end|return|call|end_of_msg)\|>|</s>|<｜(?:end▁of▁sentence|Assistant|hy_eos:opensource)｜>|<SPECIAL_12>|\ue000|\s)+$")
+ENDS = re.compile(r"(?:<\|(?:im_end|eot_id|eom_id|eot|eom|end|return|calls?|end_of_msg)\|>|<\|tool_response>|</s>|<｜(?:end▁of▁sentence|Assistant|hy_eos:opensource)｜>|<SPECIAL_12>|\ue000|\s)+$")
 TURN_END = "<|END_OF_TURN_TOKEN|>"
 
 
@@ -104,7 +104,8 @@ def turn(template, case, as_text):
         except Exception:
             continue
         text = without_ends(text, prompt, answer)
-        if all(name in text for name, _ in case.calls):
+        # Some templates write only the first of several calls.
+        if all(text.count(name) >= count for name, count in Counter(name for name, _ in case.calls).items()):
             return text
     return None
 
