@@ -2,8 +2,8 @@
 //! `call:`.
 
 use super::{
-    body::Fed,
-    literal::{Literal, Notation},
+    broken::Rest,
+    literal::{Fed, Literal, Notation},
     string_fast_path::StringFastPath,
     walk::{CallRules, Out, Piece, Step, Walk},
 };
@@ -45,13 +45,24 @@ impl Walk for DslWalk {
         }
         match self.arguments.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
             Fed::More => Step::Took(text.len()),
+            Fed::Hold(0) => Step::Hold,
+            Fed::Hold(len) => Step::Took(len),
             Fed::Done(len) => Step::End(len),
             Fed::Fault(len) => Step::Stop(len),
         }
     }
 
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
-        stopped && self.arguments.close(&mut |text: &str| out(Piece::Arguments(text)))
+        stopped && self.arguments.close_last(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        self.arguments.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn breaks(&mut self) -> Rest {
+        let brackets = Some(self.arguments.brackets(&[]).without_quotes());
+        Rest { brackets, ..Rest::default() }
     }
 
     fn string(&self) -> Option<StringFastPath> {

@@ -114,14 +114,13 @@ impl Detector {
         let rest = self.search.sought.unmarked.get(from..).unwrap_or_default();
         let Some(place) = rest.iter().position(may_begin).map(|at| from + at) else { return false };
         let Some(&Unmarked { format, list }) = self.search.sought.unmarked.get(place) else { return false };
-        let whole = self.search.whole;
         let container = match list {
             Some(calls) => {
-                let wait = Wait::new(quoted, false, whole);
+                let wait = self.search.wait(quoted, false);
                 let section = Section::naked(calls, "", wait, &self.search.rules(false));
                 GatedContainer::new(section, Gate::new(wait), "")
             }
-            None => region(RegionKind::Bare, quoted, Wait::new(quoted, false, whole)),
+            None => region(RegionKind::Bare, quoted, self.search.wait(quoted, false)),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
         let marked = false;
@@ -139,7 +138,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
-        let container = region(container, quoted, Wait::new(quoted, false, self.search.whole));
+        let container = region(container, quoted, self.search.wait(quoted, false));
         self.state = State::Calls(Box::new(Reading {
             format,
             starts_line,
@@ -199,7 +198,7 @@ impl Detector {
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
         let mut marked = true;
-        let wait = Wait::new(quoted, true, self.search.whole);
+        let wait = self.search.wait(quoted, true);
         let container = match opener.entry {
             Entry::Tag(tag) => match tag.kind {
                 TagKind::Html => {
@@ -225,9 +224,11 @@ impl Detector {
                 let channel = Channel::new(channels, open, quoted, self.search.max_hold);
                 GatedContainer::new(channel.only_reasoning(only_reasoning), Gate::new(wait), open)
             }
-            Entry::Section(calls, close) => {
-                GatedContainer::new(Section::new(calls, close, wait), Gate::new(wait), "")
-            }
+            Entry::Section(calls, close) => GatedContainer::new(
+                Section::new(calls, close, wait, self.search.max_hold),
+                Gate::new(wait),
+                "",
+            ),
             Entry::Call(calls) => {
                 let section = Section::naked(calls, &self.held, wait, &self.search.rules(true));
                 GatedContainer::new(section, Gate::new(wait), "")

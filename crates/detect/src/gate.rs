@@ -117,7 +117,7 @@ impl Gate {
     /// sent, which for a waiting call means that it is complete. Sends waiting pieces unless they wait for the end
     /// of the container.
     pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
-        if !self.streams() && end == Some(CallEnd::Cut) {
+        if !self.streams() && matches!(end, Some(CallEnd::Cut | CallEnd::Broken)) {
             return false;
         }
         if !self.waits_for_all() {
@@ -128,6 +128,19 @@ impl Gate {
 
     pub(super) fn drops(&self) -> bool {
         self.drops
+    }
+
+    /// How the last call that waits ended, if it did.
+    pub(super) fn waiting_end(&self) -> Option<CallEnd> {
+        if let Some(Waiting::End(end)) = self.waiting.last() { Some(*end) } else { None }
+    }
+
+    /// The name of the call that waits, if there is one.
+    pub(super) fn waiting_name(&self) -> Option<&str> {
+        self.waiting.iter().rev().find_map(|waiting| match waiting {
+            Waiting::Start { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -7,6 +7,7 @@ use super::{
     walk::{CallRules, Out, Surroundings, Walk},
     walker::{Parsed, Walker},
 };
+use crate::event::CallEnd;
 
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,9 @@ pub(super) enum Passed {
     Ended { taken: usize, rescan: usize },
     /// The container has ended after this many bytes, and the model invented what follows in the message.
     MessageEnded(usize),
+    /// This many bytes were read. They contain a call that waited and is broken, so everything since the last certain
+    /// point is text. The container continues.
+    Broken(usize),
     /// `taken` bytes were read. A call was cut off before the last `rescan` of them, which are text.
     Cut { taken: usize, rescan: usize },
     /// `taken` bytes were read, and everything since the last certain point is text. The last `rescan` bytes may
@@ -51,7 +55,8 @@ impl GatedContainer {
                 Parsed::More => Passed::More,
                 Parsed::Whole if self.gate.waits_for_all() => continue,
                 Parsed::Whole | Parsed::Certain => Passed::Certain(at),
-                Parsed::Cut if self.gate.streams() => Passed::Certain(at),
+                Parsed::Broken if self.gate.streams() => Passed::Certain(at),
+                Parsed::Broken if !self.gate.waits_for_all() => Passed::Broken(at),
                 Parsed::End => Passed::Ended { taken: at, rescan },
                 Parsed::EndMessage => Passed::MessageEnded(at),
                 Parsed::Stop if self.is_streaming() => {
@@ -59,7 +64,7 @@ impl GatedContainer {
                     self.walker.finish(false, out);
                     Passed::Cut { taken: at, rescan }
                 }
-                Parsed::Cut | Parsed::Stop => Passed::Failed { taken: at, rescan },
+                Parsed::Broken | Parsed::Stop => Passed::Failed { taken: at, rescan },
             };
         }
         Passed::More
@@ -106,6 +111,21 @@ impl GatedContainer {
     /// within a call.
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walker.surroundings(cut)
+    }
+
+    /// Whether the text ended inside a list of calls, after a call.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.walker.is_unfinished()
+    }
+
+    /// How the last call that waits ended, if it did.
+    pub(super) fn waiting_end(&self) -> Option<CallEnd> {
+        self.gate.waiting_end()
+    }
+
+    /// The name of the call that waits, if there is one.
+    pub(super) fn waiting_name(&self) -> Option<&str> {
+        self.gate.waiting_name()
     }
 
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {

@@ -8,6 +8,7 @@
 use super::{
     bare_text::BareText,
     body::JsonBody,
+    broken::{Rest, Resumes},
     pattern::fit_any,
     string_fast_path::StringFastPath,
     tag::json,
@@ -89,7 +90,20 @@ impl Walk for HeaderWalk {
     }
 
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
-        stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+        stopped && self.body.close_last(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn breaks(&mut self) -> Rest {
+        self.body.breaks()
+    }
+
+    fn resume(&mut self) -> Resumes {
+        (self.at, self.blank) = (At::After, 0);
+        Resumes::BeforeCloser
     }
 
     fn string(&self) -> Option<StringFastPath> {

@@ -16,6 +16,9 @@
 mod after_call;
 mod bare_text;
 mod body;
+mod broken;
+#[cfg(test)]
+mod broken_tests;
 mod channels;
 mod checkpoint;
 mod dsl;
@@ -61,7 +64,7 @@ pub use self::{
 use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
-    gate::{Gate, Wait},
+    gate::Gate,
     gated_container::GatedContainer,
     joiner::Joiner,
     markers::{Markers, Reads},
@@ -75,9 +78,9 @@ use self::{
 #[cfg(test)]
 use toolwire_engine::conversation;
 use toolwire_engine::{
-    event::{self, Event, Finish, Runner, Sink},
+    event::{self, Event, Finish, Runner, Sink, Warning},
     format::{self, KnownFormats, THINK},
-    rules::{self, Rules},
+    rules::{self, ArgumentDelivery, Rules},
     tools::{self, DeclaredTools},
 };
 use toolwire_wire::{
@@ -140,13 +143,29 @@ pub struct Detector {
     /// Reasoning in which a call may have begun. Without a call, the reasoning continues.
     doubted: Option<Thinking>,
     next: u32,
+    /// Whether the upstream says that it cut the response off.
+    cut_off: bool,
+    /// Whether the model stopped inside a list of calls.
+    unfinished: bool,
 }
 
 impl Detector {
     /// Creates a detector for reasoning and for calls to `tools`, with the formats that `settings` selects from
     /// `known`. Returns `None` if there is nothing to detect, so that text can pass without being held.
     pub fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
-        let search = Search::new(tools, settings, known)?;
+        let waits = settings.arguments == ArgumentDelivery::Whole;
+        Self::with_delivery(tools, settings, known, waits)
+    }
+
+    /// Like [`Self::new`]. `waits` is set if a call is sent once it is complete, and is otherwise text as written,
+    /// instead of being sent as it arrives.
+    pub fn with_delivery(
+        tools: DeclaredTools,
+        settings: &Rules,
+        known: &KnownFormats,
+        waits: bool,
+    ) -> Option<Self> {
+        let search = Search::new(tools, settings, known, waits)?;
         Some(Self {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),
@@ -159,6 +178,8 @@ impl Detector {
             joined: String::new(),
             doubted: None,
             next: 0,
+            cut_off: false,
+            unfinished: false,
         })
     }
 
@@ -184,7 +205,7 @@ impl Detector {
             takes_line: false,
             quoted: false,
             marked: !channels.common,
-            container: GatedContainer::new(channel, Gate::new(Wait::new(false, true, search.whole)), ""),
+            container: GatedContainer::new(channel, Gate::new(search.wait(false, true)), ""),
             rivals: Rivals::None,
             behind: None,
         }))
@@ -226,7 +247,13 @@ impl Detector {
             }
             Event::Finish(finish) | Event::Verbatim { means: Some(&Event::Finish(finish)), .. } => {
                 let stopped = matches!(finish, Finish::Stop | Finish::Calls);
+                self.cut_off = !stopped;
                 self.finish(stopped, out);
+                if std::mem::take(&mut self.unfinished) {
+                    let message = "the response ended inside a list of calls";
+                    out.event(Event::Warning(Warning { code: "cut_markup", message: message.into() }));
+                    return out.event(Event::Finish(Finish::Length));
+                }
                 out.event(event);
             }
             Event::CallStart(ref start) => {

@@ -5,9 +5,10 @@
 //! by [`Literal`]. Positional arguments get their names from the tool's declaration.
 
 use super::{
-    body::Fed,
-    literal::{Literal, Notation, quote_into},
+    broken::{Brackets, Rest, Resumes},
+    literal::{Argument, Fed, Literal, Notation, quote_into},
     string_fast_path::StringFastPath,
+    text::tail,
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::Python;
@@ -26,6 +27,8 @@ enum At {
     Keyword,
     /// After a word that is a keyword or the start of a value.
     KeywordEnd,
+    /// After the sign between a keyword and its value.
+    Assigned,
     Value,
     After,
     /// After text that may be a call without arguments.
@@ -58,6 +61,8 @@ impl Walk for PythonWalk {
         }
         match self.value.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
             Fed::More => Step::Took(text.len()),
+            Fed::Hold(0) => Step::Hold,
+            Fed::Hold(len) => Step::Took(len),
             Fed::Done(len) => {
                 self.at = At::After;
                 Step::Took(len)
@@ -66,18 +71,55 @@ impl Walk for PythonWalk {
         }
     }
 
-    /// Completes a call if only brackets are missing after a value that is provably complete.
-    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
-        let whole = stopped
-            && match self.at {
-                At::After => true,
-                At::Value => self.value.close(&mut |text: &str| out(Piece::Arguments(text))),
-                _ => false,
-            };
+    /// The call ends with its bracket, which may still be held together with the quote before it. If the model stopped,
+    /// the bracket may be missing.
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        let whole = match self.at {
+            At::After => stopped,
+            At::Value => {
+                let mut out = |text: &str| out(Piece::Arguments(text));
+                self.value.at_end();
+                match self.value.feed(held, &mut out) {
+                    Fed::Done(len) => tail(held, len).trim_start().starts_with(')'),
+                    _ => stopped && self.value.is_outermost() && self.value.close(&mut out),
+                }
+            }
+            _ => false,
+        };
         if whole {
             self.end(out);
         }
         whole
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        let whole = match self.at {
+            At::After => true,
+            At::Value => self.value.close(&mut |text: &str| out(Piece::Arguments(text))),
+            _ => false,
+        };
+        if whole {
+            self.end(out);
+        }
+        whole
+    }
+
+    fn breaks(&mut self) -> Rest {
+        let brackets = match self.at {
+            At::Value => self.value.brackets(b"("),
+            _ => Brackets::new(b"(".to_vec(), None),
+        };
+        Rest { brackets: Some(brackets), ..Rest::default() }
+    }
+
+    fn resume(&mut self) -> Resumes {
+        self.open = false;
+        if self.in_list {
+            self.at = At::Item { or_end: true };
+            return Resumes::BetweenCalls;
+        }
+        self.at = At::Done;
+        Resumes::Never
     }
 
     fn string(&self) -> Option<StringFastPath> {
@@ -86,6 +128,10 @@ impl Walk for PythonWalk {
 
     fn kept(&self) -> usize {
         self.value.kept()
+    }
+
+    fn is_unfinished(&self, _held: &str) -> bool {
+        self.found && self.in_list && matches!(self.at, At::Name)
     }
 
     fn is_in_call(&self) -> bool {
@@ -130,9 +176,13 @@ impl PythonWalk {
             (At::Begin | At::Item { .. }, c) if c.is_alphabetic() || c == '_' => self.begin_call(),
             (At::Argument, _) => self.argument(character, rules, out),
             (At::KeywordEnd, '=' | ':') => {
-                let key = std::mem::take(&mut self.word);
-                self.begin_value(&key, rules, out);
+                self.at = At::Assigned;
                 Step::Took(1)
+            }
+            (At::Assigned, c) if begins_value(c) => {
+                let key = std::mem::take(&mut self.word);
+                self.begin_value(&key, true, rules, out);
+                Step::Took(0)
             }
             (At::KeywordEnd, _) => self.word_is_value(rules, out),
             (At::After, ',') => {
@@ -228,8 +278,7 @@ impl PythonWalk {
             self.at = At::Keyword;
             return Step::Took(0);
         }
-        let begins = character.is_ascii_digit() || "\"'([{+-.".contains(character);
-        if begins { self.word_is_value(rules, out) } else { Step::Stop(0) }
+        if begins_value(character) { self.word_is_value(rules, out) } else { Step::Stop(0) }
     }
 
     fn keyword(&mut self, character: char, rules: &CallRules<'_>) -> Step {
@@ -249,22 +298,23 @@ impl PythonWalk {
         let declared = rules.tools.property(&self.name, self.positional).map(str::to_owned);
         let key = declared.unwrap_or_else(|| format!("arg{}", self.positional));
         self.positional += 1;
-        self.begin_value(&key, rules, out);
+        self.begin_value(&key, false, rules, out);
         let word = std::mem::take(&mut self.word);
         match self.value.feed(&word, &mut |text: &str| out(Piece::Arguments(text))) {
             Fed::More => Step::Took(0),
-            Fed::Done(_) | Fed::Fault(_) => Step::Stop(0),
+            Fed::Hold(_) | Fed::Done(_) | Fed::Fault(_) => Step::Stop(0),
         }
     }
 
-    fn begin_value(&mut self, key: &str, rules: &CallRules<'_>, out: &mut Out<'_>) {
+    fn begin_value(&mut self, key: &str, keyword: bool, rules: &CallRules<'_>, out: &mut Out<'_>) {
         self.start(out);
         let mut opening = String::from(if self.arguments == 0 { "{" } else { ", " });
         quote_into(&mut opening, key);
         opening.push_str(": ");
         out(Piece::Arguments(&opening));
         self.arguments += 1;
-        self.value = Literal::new(Notation::Python, rules.max_depth, rules.max_hold);
+        let argument = Argument { keyword, in_list: self.in_list, in_print: self.in_print };
+        self.value = Literal::new(Notation::Python, rules.max_depth, rules.max_hold).argument(argument);
         self.at = At::Value;
     }
 
@@ -286,6 +336,11 @@ impl PythonWalk {
         out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
         self.open = false;
     }
+}
+
+/// Whether a value may begin with this character. A call begins with its first value.
+fn begins_value(character: char) -> bool {
+    character.is_alphanumeric() || "\"'([{+-._".contains(character)
 }
 
 /// Returns the tool that `written` calls. It has that name, the part before `method`, or the last part of a dotted

@@ -11,6 +11,7 @@
 
 use super::{
     body::JsonBody,
+    broken::{Rest, Resumes},
     literal::quote_into,
     string_fast_path::StringFastPath,
     tag::json,
@@ -20,7 +21,7 @@ use super::{
 use crate::wire::json::escape_str;
 
 const INPUT: &str = "Action Input:";
-const RESULT: &str = "Observation:";
+pub(super) const RESULT: &str = "Observation:";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -74,17 +75,25 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// Ends the call because the message has ended. Text is complete at that point. JSON counts as complete if only
-    /// closing brackets are missing.
+    /// Ends the call because the message has ended. Text is complete at that point.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {
-                At::Json => self.json.close(&mut |text: &str| out(Piece::Arguments(text))),
+                At::Json => self.json.close_last(&mut |text: &str| out(Piece::Arguments(text))),
                 _ => {
                     self.close_text(out);
                     true
                 }
             }
+    }
+
+    fn breaks(&mut self) -> Rest {
+        self.json.breaks()
+    }
+
+    fn resume(&mut self) -> Resumes {
+        self.at = At::After;
+        Resumes::BeforeCloser
     }
 
     fn string(&self) -> Option<StringFastPath> {

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{
     after_call::Framing,
+    gate::Wait,
     markers::{Markers, Reads},
     reading::Reading,
     walk::CallRules,
@@ -188,6 +189,8 @@ pub(super) struct Search {
     pub(super) sought: Arc<SearchPlan>,
     pub(super) calls: bool,
     pub(super) whole: bool,
+    /// Whether calls wait until they are complete.
+    pub(super) waits: bool,
     any_name: bool,
     /// Whether the model is asked again if it calls an undeclared tool.
     pub(super) asks: bool,
@@ -201,7 +204,12 @@ pub(super) struct Search {
 
 impl Search {
     /// Builds the search for reasoning and for calls to `tools`. Returns `None` if there is nothing to look for.
-    pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
+    pub(super) fn new(
+        tools: DeclaredTools,
+        settings: &Rules,
+        known: &KnownFormats,
+        waits: bool,
+    ) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning.reads_markers() };
         Some(Self {
@@ -209,7 +217,8 @@ impl Search {
             calls,
             // If calls are not detected, no name belongs to a tool, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
-            whole: settings.arguments == ArgumentDelivery::Whole,
+            whole: waits && settings.arguments == ArgumentDelivery::Whole,
+            waits,
             any_name: calls && settings.unknown_calls != UnknownCalls::Text,
             asks: calls && settings.unknown_calls == UnknownCalls::Retry && settings.may_follow_up(),
             repair: settings.repair,
@@ -231,6 +240,7 @@ impl Search {
             no_tool: &[],
             repair: self.repair,
             whole: self.whole,
+            waits: self.waits,
             max_depth: self.max_depth,
             max_name: self.max_name,
             max_markup: self.max_markup,
@@ -242,6 +252,12 @@ impl Search {
     pub(super) fn rules_of(&self, reading: &Reading) -> CallRules<'_> {
         let asks = self.asks && self.sought.markers.is_named(reading.format);
         CallRules { asks, ..self.rules(reading.marked) }
+    }
+
+    /// What the calls in a container wait for. `quoted` is set if a backtick precedes the container, and `marked` if
+    /// calls have their own marker.
+    pub(super) fn wait(&self, quoted: bool, marked: bool) -> Wait {
+        Wait::new(quoted, marked || !self.whole, self.waits)
     }
 
     /// The maximum number of bytes of source that may be held, which is `max_hold` until a call has begun. A call

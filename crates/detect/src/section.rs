@@ -3,23 +3,29 @@
 //! A section begins at its opener or, if the format allows single calls, at the opener of a call. Between calls
 //! there may be white space, meaningless markup, the opener of the next call, or the section's closer. Each call is
 //! read by the walk for its kind of body. If a section fails before its first call, all of it is text. After a
-//! call, only what follows the call is text.
+//! call, only what follows the call is text. The rest of a call that broke ends at its closer, at the next opener, or at
+//! the section's closer, and reading continues there.
 
 use super::{
+    broken::{BrokenCall, EndedBy, Rest, Resumes, Skipped},
     gate::Wait,
-    pattern::{Fit, fit},
+    pattern::{Fit, fit, fit_any},
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
-    text::head,
+    text::{head, tail},
     walk::{CallRules, Out, Step, Walk, step},
     walker::body,
 };
-use crate::format::Calls;
+use crate::format::{CallBody, Calls};
 
 #[derive(Debug)]
 enum Phase {
     Between,
     Call(Box<dyn Walk>),
+    /// In the rest of a broken call.
+    Broken(BrokenCall, Box<dyn Walk>),
+    /// After a broken call outside of any section.
+    Over,
 }
 
 #[derive(Debug)]
@@ -30,10 +36,14 @@ pub(super) struct Section {
     in_section: bool,
     /// Whether all calls wait for the end of the section.
     waits: bool,
+    /// How many bytes the rest of a broken call may have.
+    max_rest: usize,
     phase: Phase,
     found: bool,
     /// Whether the current call has ended and is complete.
     whole: bool,
+    /// Whether the current call is broken, and its closer may follow.
+    broken: bool,
 }
 
 /// Markup between calls.
@@ -46,16 +56,25 @@ enum Mark {
 
 impl Section {
     /// Creates a reader that starts after the opener of a section.
-    pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait) -> Self {
-        let waits = wait == Wait::RegionEnd;
-        Self { calls, close, in_section: true, waits, phase: Phase::Between, found: false, whole: false }
+    pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait, max_rest: usize) -> Self {
+        Self {
+            calls,
+            close,
+            in_section: true,
+            waits: wait == Wait::RegionEnd,
+            max_rest,
+            phase: Phase::Between,
+            found: false,
+            whole: false,
+            broken: false,
+        }
     }
 
     /// Creates a reader that starts after the opener of a single call.
     pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &CallRules<'_>) -> Self {
         let rules = CallRules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
         let phase = Phase::Call(body(calls, open, &rules));
-        Self { in_section: false, phase, ..Self::new(calls, "", wait) }
+        Self { in_section: false, phase, ..Self::new(calls, "", wait, rules.max_hold) }
     }
 
     /// Whether each call of this section has a marker.
@@ -65,7 +84,91 @@ impl Section {
 
     fn begin_call(&mut self, open: &str, rules: &CallRules<'_>) {
         self.phase = Phase::Call(body(self.calls, open, rules));
-        self.whole = false;
+        (self.whole, self.broken) = (false, false);
+    }
+
+    /// Matches what ends a broken call against the start of `text`.
+    fn marker(&self, call: &dyn Walk, text: &str) -> Fit {
+        marker(call, (self.calls, self.close), text)
+    }
+
+    /// Reads the rest of a broken call.
+    fn rest(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let (calls, close) = (self.calls, self.close);
+        let Phase::Broken(broken, call) = &mut self.phase else { return Step::Stop(0) };
+        let (len, by) = match broken.step(text, |text| marker(call.as_ref(), (calls, close), text), out) {
+            Skipped::Took(len) => return Step::Took(len),
+            Skipped::Hold => return Step::Hold,
+            Skipped::Ended(len, by) => (len, by),
+        };
+        let mended = by == EndedBy::MarkerAtOnce && rules.repair && call.mend(out);
+        if !mended {
+            broken.abandon(out);
+        }
+        let by_marker = !matches!(by, EndedBy::Value);
+        let resumes = match call.resume() {
+            Resumes::BetweenCalls if by_marker => Resumes::Never,
+            _ if by == EndedBy::Limit => Resumes::Never,
+            resumes => resumes,
+        };
+        let Phase::Broken(_, call) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return Step::Stop(0);
+        };
+        if resumes != Resumes::Never {
+            self.phase = Phase::Call(call);
+        } else if !self.in_section {
+            self.phase = Phase::Over;
+        }
+        self.found |= mended || !rules.waits;
+        self.broken = !mended;
+        match () {
+            () if mended => {
+                self.whole = true;
+                Step::Whole(len)
+            }
+            () if resumes == Resumes::BeforeCloser => Step::Took(len),
+            () => self.leave(len),
+        }
+    }
+
+    /// Ends a broken call, `len` bytes on.
+    fn leave(&mut self, len: usize) -> Step {
+        (self.broken, self.whole) = (false, true);
+        Step::Broken(len)
+    }
+
+    /// Handles a step that follows the rest of a broken call, where the call's closer is read.
+    fn behind_broken(&mut self, step: Step, text: &str) -> Step {
+        let len = match step {
+            Step::Took(_) | Step::Hold => return step,
+            Step::Whole(len)
+            | Step::Certain(len)
+            | Step::End(len)
+            | Step::EndMessage(len)
+            | Step::Broken(len)
+            | Step::Stop(len) => len,
+        };
+        let closed = !matches!(step, Step::Stop(_) | Step::End(0));
+        let may_go_on = !closed && (!self.close.is_empty() || has_closer(self.calls));
+        let next = match &self.phase {
+            Phase::Call(call) if may_go_on => self.marker(call.as_ref(), tail(text, len)),
+            _ => Fit::Whole(0),
+        };
+        if next == Fit::Begins {
+            return if len > 0 { Step::Took(len) } else { Step::Hold };
+        }
+        if let Phase::Call(mut call) = std::mem::replace(&mut self.phase, Phase::Between)
+            && next == Fit::No
+        {
+            // The rest of the call goes on behind its value.
+            let rest = BrokenCall::behind_value(&call.breaks());
+            self.phase = Phase::Broken(rest, call);
+            return Step::Took(len);
+        }
+        if !self.in_section {
+            self.phase = Phase::Over;
+        }
+        self.leave(len)
     }
 
     fn between(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
@@ -107,8 +210,16 @@ impl Section {
 
 impl Walk for Section {
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
-        let Phase::Call(call) = &mut self.phase else { return self.between(text, rules) };
+        let call = match &mut self.phase {
+            Phase::Call(call) => call,
+            Phase::Between => return self.between(text, rules),
+            Phase::Broken(..) => return self.rest(text, rules, out),
+            Phase::Over => return Step::End(0),
+        };
         let step = step(call.as_mut(), text, rules, out);
+        if self.broken {
+            return self.behind_broken(step, text);
+        }
         self.whole |= matches!(step, Step::Whole(_) | Step::End(_) | Step::EndMessage(_));
         self.found |= self.whole;
         match step {
@@ -132,9 +243,52 @@ impl Walk for Section {
         if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
     }
 
-    /// Handles text that started like a call but is not one: it may be something else that separates calls.
+    fn is_unfinished(&self, held: &str) -> bool {
+        match &self.phase {
+            Phase::Between => {
+                self.found
+                    && !held.is_empty()
+                    && fit_any(self.calls.open.iter().copied(), held) == Fit::Begins
+            }
+            Phase::Call(call) => call.is_unfinished(held) || (self.found && !self.whole),
+            Phase::Broken(..) | Phase::Over => false,
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken || matches!(self.phase, Phase::Broken(..))
+    }
+
+    fn abandon(&mut self, out: &mut Out<'_>) {
+        if let Phase::Broken(broken, _) = &mut self.phase {
+            broken.abandon(out);
+        }
+    }
+
+    /// Handles text that cannot continue an open call, whose rest is then read, and text that started like a call but
+    /// is not one: it may be something else that separates calls.
     fn recover(&mut self, open: bool, _rest: &str) -> bool {
-        let goes_on = self.found && !open && self.is_marked() && matches!(self.phase, Phase::Call(_));
+        if open {
+            return match std::mem::replace(&mut self.phase, Phase::Between) {
+                Phase::Call(mut call) if !self.broken => {
+                    let rest = call.breaks();
+                    self.phase = Phase::Broken(BrokenCall::new(rest, self.max_rest), call);
+                    true
+                }
+                phase => {
+                    self.phase = phase;
+                    false
+                }
+            };
+        }
+        if self.whole && matches!(self.calls.body, CallBody::Elements(_)) {
+            // Junk between the arguments and the closers around them.
+            if let Phase::Call(call) = std::mem::replace(&mut self.phase, Phase::Between) {
+                self.phase = Phase::Broken(BrokenCall::behind_value(&Rest::default()), call);
+                return true;
+            }
+        }
+        let goes_on = self.found && self.is_marked() && matches!(self.phase, Phase::Call(_));
         if goes_on {
             self.phase = Phase::Between;
         }
@@ -146,6 +300,41 @@ impl Walk for Section {
             Phase::Between => self.found,
             // The markup of a call that has not started is framing.
             Phase::Call(_) => self.whole || self.found && !self.waits && self.is_marked(),
+            Phase::Broken(..) | Phase::Over => true,
         }
     }
+}
+
+/// Whether calls have closers of their own.
+fn has_closer(calls: &Calls) -> bool {
+    match &calls.body {
+        CallBody::Header(header) => !header.close.is_empty(),
+        CallBody::Params(params) => !params.end.is_empty(),
+        CallBody::Elements(_) => true,
+        CallBody::React | CallBody::Python(_) | CallBody::Dsl { .. } => false,
+    }
+}
+
+/// Matches what ends a broken call against the start of `text`.
+fn marker(call: &dyn Walk, (calls, close): (&'static Calls, &'static str), text: &str) -> Fit {
+    match call.ends_call(text) {
+        Fit::No => fit_any(ends(calls, close), text),
+        fit => fit,
+    }
+}
+
+/// Returns the markers that end a broken call: its own closers, what may follow its arguments, the openers of calls,
+/// and the closer of the section.
+fn ends(calls: &'static Calls, close: &'static str) -> impl Iterator<Item = &'static str> {
+    let (first, second): (&[&str], &[&str]) = match &calls.body {
+        CallBody::Header(header) => (header.after, header.close),
+        CallBody::Params(params) => (params.end, &[]),
+        CallBody::React => (&[crate::react::RESULT], &[]),
+        CallBody::Elements(_) | CallBody::Python(_) | CallBody::Dsl { .. } => (&[], &[]),
+    };
+    let is_tagged = matches!(calls.body, CallBody::Params(_) | CallBody::Elements(_) | CallBody::Header(_));
+    let open = if is_tagged { calls.open } else { &[] };
+    let sections = calls.sections.iter().map(|&(_, close)| close);
+    let markers = first.iter().chain(second).chain(open).copied().chain(sections).chain([close]);
+    markers.filter(|marker| !marker.is_empty() && !marker.contains('%'))
 }

@@ -10,7 +10,7 @@ use super::{
     thinking::Thinking,
     walk::Surroundings,
 };
-use crate::event::Sink;
+use crate::event::{CallEnd, Event, Sink, Warning};
 
 /// How much reasoning is held, in bytes, when a call may have begun in it. If there is no call, it is read again as
 /// reasoning, and may be held again from the next opener on.
@@ -57,7 +57,9 @@ impl Detector {
                 State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
                 State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
+                    let unfinished = stopped && reading.container.is_unfinished();
                     let ended = self.finish_calls(&mut reading, stopped, out);
+                    self.unfinished |= unfinished && ended;
                     self.settle_calls(&reading, ended, out);
                 }
                 State::Reasoning(mut thinking) => thinking.finish(out),
@@ -70,8 +72,21 @@ impl Detector {
 
     /// Handles the end of the text. `ended` is set if it ended with calls.
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
+        let unsent = if ended || self.doubted.is_some() { None } else { reading.container.waiting_end() };
         match self.doubted.take() {
             _ if ended => self.held.clear(),
+            // Half a call is neither a call nor text.
+            _ if unsent == Some(CallEnd::Cut) && self.cut_off && reading.marked && !reading.quoted => {
+                let name = reading.container.waiting_name().unwrap_or_default();
+                let message =
+                    format!("the response was cut off inside a call to `{name}`, which is left out");
+                out.event(Event::Warning(Warning { code: "cut_markup", message: message.into() }));
+                self.held.clear();
+            }
+            _ if unsent == Some(CallEnd::Broken) => {
+                self.say_broken(reading, out);
+                self.release(0, out);
+            }
             Some(thinking) => self.think_on(thinking, out),
             // What follows the tag of a possible call may contain other calls.
             None => {
@@ -118,6 +133,11 @@ impl Detector {
                 self.state = State::Calls(reading);
                 taken
             }
+            Passed::Broken(taken) => {
+                self.held.push_str(head(text, taken));
+                self.broken(reading, out);
+                taken
+            }
             Passed::Ended { taken, rescan } => {
                 self.held.push_str(head(text, taken));
                 self.end_calls(&mut reading, rescan, out);
@@ -144,6 +164,28 @@ impl Detector {
                 taken
             }
         }
+    }
+
+    /// Handles a broken call of which nothing has been sent. It is text as written, and later calls are still read.
+    fn broken(&mut self, mut reading: Box<Reading>, out: &mut impl Sink) {
+        if self.doubted.is_some() || reading.quoted {
+            return self.fail(*reading, 0, false, out);
+        }
+        self.say_broken(&reading, out);
+        drop(reading.container.take_waiting());
+        (reading.rivals, reading.takes_line) = (Rivals::None, false);
+        let certain = self.held.len().saturating_sub(reading.container.undecided());
+        self.prose.put(head(&self.held, certain), out);
+        self.held.drain(..certain);
+        self.state = State::Calls(reading);
+    }
+
+    /// Warns that the call that waits is broken, and is therefore text.
+    fn say_broken(&self, reading: &Reading, out: &mut impl Sink) {
+        let name = reading.container.waiting_name().unwrap_or_default();
+        let message =
+            format!("the arguments of a call to `{name}` are not valid, so the call is passed on as text");
+        out.event(Event::Warning(Warning { code: "invalid_arguments", message: message.into() }));
     }
 
     /// Cuts `text` to at most one character more than may be held, so that the limit is reached at the same

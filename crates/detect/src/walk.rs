@@ -6,7 +6,9 @@
 use std::fmt::Debug;
 
 use super::{
+    broken::{Rest, Resumes},
     fence::Fence,
+    pattern::Fit,
     string_fast_path::StringFastPath,
     text::{boundary_from, head, tail},
 };
@@ -42,6 +44,8 @@ pub(super) struct CallRules<'a> {
     pub(super) repair: bool,
     /// Whether calls wait until they have been read completely, so that even their last byte can cause a refusal.
     pub(super) whole: bool,
+    /// Whether calls wait until they have been read completely. A broken call can then be text as written.
+    pub(super) waits: bool,
     pub(super) max_depth: usize,
     pub(super) max_name: usize,
     pub(super) max_markup: usize,
@@ -60,6 +64,7 @@ impl CallRules<'_> {
             no_tool: &[],
             repair: true,
             whole: false,
+            waits: false,
             max_depth: 16,
             max_name: 256,
             max_markup: 1024,
@@ -123,8 +128,8 @@ pub(super) enum Step {
     End(usize),
     /// Like `End`, but the model invented everything after this point of the message.
     EndMessage(usize),
-    /// Like `Certain`, but an open call is cut off and cannot become complete.
-    Cut(usize),
+    /// Like `Certain`, but an open call is broken.
+    Broken(usize),
     /// This many bytes have been read. The text after them cannot continue the walk.
     Stop(usize),
 }
@@ -139,7 +144,7 @@ impl Step {
             Self::Certain(len) => Self::Certain(length(len)),
             Self::End(len) => Self::End(length(len)),
             Self::EndMessage(len) => Self::EndMessage(length(len)),
-            Self::Cut(len) => Self::Cut(length(len)),
+            Self::Broken(len) => Self::Broken(length(len)),
             Self::Stop(len) => Self::Stop(length(len)),
         }
     }
@@ -158,8 +163,38 @@ pub(super) trait Walk: Debug + Send {
     }
 
     /// Ends the text inside an open call. `held` is the text that no step has taken, and `stopped` is set if the
-    /// model stopped by itself. Writes what is provably missing, and returns whether this completes the call.
+    /// model stopped by itself. Returns whether the call is complete: what is missing is markup, and no value that
+    /// the model began can go on.
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
+
+    /// Called where a marker ends an open call too early. If only closing brackets are missing, writes them and
+    /// returns true.
+    fn mend(&mut self, _out: &mut Out<'_>) -> bool {
+        false
+    }
+
+    /// Called where an open call broke. Returns what is known about the rest of the call.
+    fn breaks(&mut self) -> Rest {
+        Rest::default()
+    }
+
+    /// Matches the call's own closer, which may depend on the call, against the start of `text`.
+    fn ends_call(&self, _text: &str) -> Fit {
+        Fit::No
+    }
+
+    /// Continues after a call that broke or was mended, whose rest has been read.
+    fn resume(&mut self) -> Resumes {
+        Resumes::Never
+    }
+
+    /// Whether the open call is known to be broken.
+    fn is_broken(&self) -> bool {
+        false
+    }
+
+    /// Passes on what is held of a broken call, because the text has ended.
+    fn abandon(&mut self, _out: &mut Out<'_>) {}
 
     /// The current argument string, if all of its text is sent as it arrives.
     fn string(&self) -> Option<StringFastPath> {
@@ -195,6 +230,12 @@ pub(super) trait Walk: Debug + Send {
     /// Ends the text outside of any call. `held` is the text that no step has taken. Returns whether everything
     /// read since the last certain point has a meaning, so that none of it is text.
     fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
+        false
+    }
+
+    /// Whether the walk has read calls, and another call or the end of their list is missing. `held` is the text that
+    /// no step has taken.
+    fn is_unfinished(&self, _held: &str) -> bool {
         false
     }
 

@@ -33,8 +33,8 @@ pub(super) enum Parsed {
     Certain,
     End,
     EndMessage,
-    /// A call was cut off. Everything up to here is certain if the call has been sent.
-    Cut,
+    /// A call was broken. Everything up to here is certain if the call has been sent.
+    Broken,
     /// The text that follows cannot continue the walk.
     Stop,
 }
@@ -58,12 +58,14 @@ pub(super) struct Walker {
     /// The input that no step has taken yet.
     held: String,
     open: bool,
+    /// Whether no arguments of the open call have been sent.
+    bare: bool,
 }
 
 impl Walker {
     /// Drives `walk`, starting with the text `held`.
     pub(super) fn new(walk: impl Walk + 'static, held: &str) -> Self {
-        Self { walk: Box::new(walk), held: held.to_owned(), open: false }
+        Self { walk: Box::new(walk), held: held.to_owned(), open: false, bare: false }
     }
 
     /// Reads the next piece. Returns how much of `text` was read, and why reading stopped.
@@ -92,11 +94,15 @@ impl Walker {
 
     /// Steps through `text` up to the first undecided byte.
     fn run(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
-        let Self { walk, open, .. } = self;
+        let Self { walk, open, bare, .. } = self;
         let mut at = 0;
         while at < text.len() {
             let step = step(walk.as_mut(), tail(text, at), rules, &mut |piece| {
-                *open |= matches!(piece, Piece::Start { .. });
+                match piece {
+                    Piece::Start { .. } => (*open, *bare) = (true, true),
+                    Piece::Arguments(text) => *bare &= text.is_empty(),
+                    _ => {}
+                }
                 out(piece);
             });
             let (len, parsed) = match step {
@@ -110,12 +116,12 @@ impl Walker {
                     continue;
                 }
                 Step::Stop(len) => return (at + len, Parsed::Stop),
-                Step::Cut(len) if std::mem::take(open) => {
-                    out(Piece::End(CallEnd::Cut));
-                    (len, Parsed::Cut)
+                Step::Broken(len) if std::mem::take(open) => {
+                    end_broken(*bare, out);
+                    (len, Parsed::Broken)
                 }
                 Step::Whole(len) => (len, Parsed::Whole),
-                Step::Certain(len) | Step::Cut(len) => (len, Parsed::Certain),
+                Step::Certain(len) | Step::Broken(len) => (len, Parsed::Certain),
                 Step::End(len) => (len, Parsed::End),
                 Step::EndMessage(len) => (len, Parsed::EndMessage),
             };
@@ -133,7 +139,17 @@ impl Walker {
             return None;
         }
         self.open = false;
-        let whole = self.walk.close(&std::mem::take(&mut self.held), stopped, out);
+        let held = std::mem::take(&mut self.held);
+        if self.walk.is_broken() {
+            let bare = &mut self.bare;
+            self.walk.abandon(&mut |piece| {
+                *bare &= !matches!(piece, Piece::Arguments(text) if !text.is_empty());
+                out(piece);
+            });
+            end_broken(self.bare, out);
+            return Some(CallEnd::Broken);
+        }
+        let whole = self.walk.close(&held, stopped, out);
         let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
         out(Piece::End(end));
         Some(end)
@@ -150,6 +166,11 @@ impl Walker {
 
     pub(super) fn ends_outside(&mut self, out: &mut Out<'_>) -> bool {
         self.walk.ends_outside(&self.held, out)
+    }
+
+    /// Whether the text ended inside a list of calls, after a call.
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.open && self.walk.is_unfinished(&self.held)
     }
 
     pub(super) fn ends_with_text(&self) -> bool {
@@ -173,6 +194,14 @@ impl Walker {
     pub(super) fn undecided(&self) -> usize {
         self.held.len()
     }
+}
+
+/// Ends a broken call. Clients would take a call without any arguments for a complete one, so `bare` ones get a brace.
+fn end_broken(bare: bool, out: &mut Out<'_>) {
+    if bare {
+        out(Piece::Arguments("{"));
+    }
+    out(Piece::End(CallEnd::Broken));
 }
 
 #[cfg(test)]

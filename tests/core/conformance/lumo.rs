@@ -227,6 +227,12 @@ fn agrees_with_whole_answer(what: &str, exchange: &Exchange, bytes: &[u8]) {
         assert_eq!(Some(error), streamed.error.as_ref(), "{what}, not streamed");
         return;
     }
+    // Without a stream, half a call written as text is not sent.
+    let is_json = |arguments: &str| serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+    let half = |answer: &Answer| answer.named_calls().iter().any(|(_, arguments)| !is_json(arguments));
+    if half(&streamed) || streamed.finish.as_deref() == Some("length") {
+        return;
+    }
     let rest = |answer: &Answer| (answer.calls.clone(), answer.results.clone(), answer.finish.clone());
     let texts = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone());
     assert_eq!((texts(&whole), rest(&whole)), (texts(&streamed), rest(&streamed)), "{what}, not streamed");

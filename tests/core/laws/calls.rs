@@ -253,7 +253,7 @@ proptest! {
         prop_assert_eq!((found.text.as_str(), found.calls.len()), (text.as_str(), 0));
     }
 
-    /// A truncated call is never completed: the client gets a prefix of the arguments.
+    /// A truncated call is never completed: the client gets a prefix of the arguments, or no call.
     #[test]
     fn truncated_call_keeps_what_was_sent(call in call(), form in prop::sample::select(&FORMS as &[_]), at in any::<Index>()) {
         let text = written(&[(call.clone(), Layout::NameFirst)], form, false);
@@ -264,7 +264,9 @@ proptest! {
             let found = find(&settings, &[cut], Finish::Length);
             prop_assert!(found.calls.len() < 2);
             let Some(got) = found.calls.first() else {
-                prop_assert_eq!(&found.text, cut);
+                // Half a call that has a marker is not text either.
+                let is_left_out = arguments == ArgumentDelivery::Whole && found.text.is_empty();
+                prop_assert!(is_left_out || found.text == cut, "{:?}", found);
                 continue;
             };
             prop_assert!(call.arguments.starts_with(&got.arguments), "{:?}", got);
@@ -274,10 +276,9 @@ proptest! {
     }
 }
 
-/// Text that was first read as a call in one format may contain a call in another format, which must be found once
-/// the first reading fails. Here, that happens in the same piece in which the inner call begins.
+/// The rest of a call belongs to its arguments, wherever pieces end.
 #[test]
-fn text_after_a_broken_call_is_text() {
+fn rest_of_a_broken_call_is_not_text() {
     let settings = Rules { repair: false, ..Rules::default() };
     let pieces = [
         "`<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"plain ",
@@ -286,7 +287,8 @@ fn text_after_a_broken_call_is_text() {
         "}}",
     ];
     let found = find(&settings, &pieces, Finish::Stop);
-    assert_eq!(found.text, "`<|python_tag|>\r\n\"}}");
+    assert_eq!(found.text, "`<|python_tag|>");
     assert_eq!(found.calls.len(), 1, "{found:?}");
-    assert_eq!(found.calls[0].arguments, "{\"city\": \"plain text ");
+    assert_eq!(found.calls[0].arguments, "{\"city\": \"plain text \r\n\"}");
+    assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }

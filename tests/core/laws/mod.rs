@@ -8,6 +8,7 @@
 //! 5. Only text that can be a call becomes one.
 //! 6. Whatever needs no change is forwarded unchanged.
 //! 7. A truncated response never looks complete.
+//! 8. A call is whole, or it is said to be broken (tested for every format in `rendered`).
 
 mod blocks;
 mod calls;

@@ -61,9 +61,20 @@ fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
 
 fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     let (answer, _) = exchange(formats, false).run([stream]);
+    if is_cut_or_broken(streamed) {
+        assert!(!is_cut_or_broken(&Answer { finish: None, ..answer.clone() }), "half a call: {answer:?}");
+        return;
+    }
     let sum = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone(), answer.finish.clone());
     assert_eq!(sum(&answer), sum(streamed), "not streamed");
     assert_eq!(answer.named_calls(), streamed.named_calls(), "not streamed");
+}
+
+/// Whether the response was cut off, or has a call whose arguments are not JSON. Without a stream, such a call is not sent.
+fn is_cut_or_broken(answer: &Answer) -> bool {
+    let is_cut = answer.finish.as_deref().is_some_and(|finish| finish != "stop" && finish != "tool_calls");
+    let is_json = |arguments: &str| serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+    is_cut || !answer.named_calls().iter().all(|(_, arguments)| is_json(arguments))
 }
 
 /// Like [`found_in`], but with fewer splits, for large numbers of texts: in one piece, with one character per

@@ -35,6 +35,10 @@ macro_rules! every_format {
             $(#[test] fn $name() { crate::rendered::laws::cut_calls(stringify!($name)); })*
         }
 
+        mod broken_calls_are_said_to_be_broken {
+            $(#[test] fn $name() { crate::rendered::laws::broken_calls(stringify!($name)); })*
+        }
+
         mod trouble_is_survived {
             $(#[test] fn $name() { crate::rendered::laws::trouble(stringify!($name)); })*
         }

@@ -397,15 +397,12 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
     /// Reads one byte of a number, literal or bare key, which ends before the first byte that cannot belong to it.
     fn word(&mut self, byte: u8, at: usize, key: bool) -> Option<usize> {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | b'$') {
-            let start = self.mark.unwrap_or(at);
-            return (self.body.held.len() + at - start < MAX_WORD).then_some(at + 1);
+            let goes_on = self.token_len(at) < MAX_WORD && !(key && self.is_behind_blank(at));
+            return goes_on.then_some(at + 1);
         }
         let token = self.token(at);
         if key {
-            let quoted = format!("\"{token}\"");
-            self.settle(at, Some(&quoted));
-            self.body.state = State::Colon;
-            return Some(at);
+            return self.bare_key(byte, at, &token);
         }
         match literal(&token, self.body.repair) {
             Some(word) => self.settle(at, (word != token).then_some(word)),
@@ -416,6 +413,27 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             }
         }
         self.value_ended();
+        Some(at)
+    }
+
+    /// Whether the byte before `at` is white space, which is held after a bare key.
+    fn is_behind_blank(&self, at: usize) -> bool {
+        let held = self.body.held.as_bytes().last();
+        let last = if at > self.mark.unwrap_or(at) { self.text.as_bytes().get(at - 1) } else { held };
+        last.is_some_and(|byte| is_blank(*byte))
+    }
+
+    /// Reads the byte after a bare key and the white space after it. The key is sent once its colon has arrived, so
+    /// that text which is not JSON stays as written.
+    fn bare_key(&mut self, byte: u8, at: usize, token: &str) -> Option<usize> {
+        if is_blank(byte) {
+            return (token.len() < MAX_WORD).then_some(at + 1);
+        }
+        let word = token.trim_ascii_end();
+        let quoted = format!("\"{word}\"{}", tail(token, word.len()));
+        matches!(byte, b':' | b'/').then_some(())?;
+        self.settle(at, Some(&quoted));
+        self.body.state = State::Colon;
         Some(at)
     }
 

@@ -15,7 +15,10 @@ mod scalar;
 
 use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
-use super::string_fast_path::StringFastPath;
+use super::{
+    broken::{Brackets, Rest},
+    string_fast_path::StringFastPath,
+};
 use crate::wire::json::{Scanner, ScannerPlace};
 
 /// What became of a piece.
@@ -150,9 +153,28 @@ impl JsonBody {
         Lexer { body: self, text, from, mark: holding.then_some(0), out }.run()
     }
 
-    /// Ends the text because the model stopped. If only closing brackets are missing after a value that is provably
-    /// complete, writes them and returns true. A number at the very end is not provably complete, since it could
-    /// have more digits.
+    /// Returns what is known about the rest of a value with a fault.
+    pub(super) fn breaks(&mut self) -> Rest {
+        let quote = match self.state {
+            State::String { quote, .. } | State::Escape { quote, .. } => Some(char::from(quote)),
+            _ => None,
+        };
+        let mut held = self.take_held();
+        if self.state == State::Slash {
+            held.push('/');
+        }
+        Rest { held, brackets: Some(Brackets::new(self.stack.clone(), quote)), as_written: true }
+    }
+
+    /// Ends the value because the model stopped. A value inside of its list or object may go on, so only the last
+    /// bracket is added, and only after a value that is provably complete. A number is not, since it could have more
+    /// digits.
+    pub(super) fn close_last(&mut self, out: &mut impl FnMut(&str)) -> bool {
+        self.stack.len() <= 1 && self.close(out)
+    }
+
+    /// Ends the value where a marker ends the call. If only closing brackets are missing after a value that is provably
+    /// complete, writes them and returns true.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         if self.state == (State::Word { key: false })
             && let Some(word) = literal(&self.held, self.repair)

@@ -179,7 +179,7 @@ impl Header {
         let Some(first) = rest.bytes().next() else { return Some(Opens::More) };
         let mark = mark(self.channels, rest);
         if first == b'{' || matches!(mark, Mark::End(_)) {
-            self.part = Part::Body(Box::new(NamedJson::new(self.channels, name, rules)));
+            self.part = Part::Body(Box::new(NamedJson::new(name, rules)));
             return None;
         }
         let is_text = !self.channels.common && !may_begin(self.channels, first);
@@ -187,6 +187,11 @@ impl Header {
         Some(match (mark, key, otherwise) {
             (_, Some(key), _) => self.raw(name, key, out),
             (Mark::Begins, ..) => Opens::More,
+            // A message to a declared tool is a call, even if its arguments are broken.
+            (_, None, Some(Voice::Text)) if rules.tools.resolve(name).is_some() => {
+                self.part = Part::Body(Box::new(NamedJson::new(name, rules)));
+                return None;
+            }
             (_, None, Some(voice)) => self.spoken(Phase::Said(*voice), out),
             (_, None, None) => Opens::Nothing(self.read),
         })

@@ -15,6 +15,8 @@ mod named_json;
 
 use self::header::{Header, Opens};
 use super::{
+    broken::{BrokenCall, EndedBy, Rest, Skipped},
+    pattern::Fit,
     string_fast_path::StringFastPath,
     text::{head, tail},
     trimmer::Trimmer,
@@ -34,6 +36,8 @@ enum Phase {
     /// In a body that is the only argument of a call.
     Raw,
     Call(Box<dyn Walk>),
+    /// In the rest of a broken call, which ends with its message.
+    Broken(BrokenCall, Box<dyn Walk>),
     Between,
 }
 
@@ -46,6 +50,10 @@ pub(super) struct Channel {
     reasoning: Trimmer,
     /// Whether to read only reasoning, so that the first other message ends the sequence.
     only_reasoning: bool,
+    /// Whether the call that a step could not continue may be broken.
+    mends: bool,
+    /// How many bytes the rest of a broken call may have.
+    max_rest: usize,
 }
 
 impl Walk for Channel {
@@ -56,6 +64,9 @@ impl Walk for Channel {
         if let Phase::Call(call) = &mut self.phase {
             let step = step(call.as_mut(), text, rules, out);
             return self.called(step, rules);
+        }
+        if let Phase::Broken(..) = self.phase {
+            return self.rest(text, rules, out);
         }
         let blank = text.len() - text.trim_start().len();
         if matches!(self.phase, Phase::Between) && blank > 0 {
@@ -97,6 +108,7 @@ impl Walk for Channel {
                 true
             }
             Phase::Call(call) => call.is_in_call(),
+            Phase::Broken(..) => true,
             // A header that was cut off is text.
             Phase::Between => self.header.is_none(),
         }
@@ -119,6 +131,27 @@ impl Walk for Channel {
         matches!(self.phase, Phase::Raw)
     }
 
+    fn recover(&mut self, open: bool, _rest: &str) -> bool {
+        if !std::mem::take(&mut self.mends) {
+            return false;
+        }
+        let Phase::Call(mut call) = std::mem::replace(&mut self.phase, Phase::Between) else { return false };
+        // Every message ends with a marker, so brackets do not matter.
+        let rest = if open { Rest { brackets: None, ..call.breaks() } } else { Rest::default() };
+        self.phase = Phase::Broken(BrokenCall::new(rest, self.max_rest), call);
+        true
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self.phase, Phase::Broken(..))
+    }
+
+    fn abandon(&mut self, out: &mut Out<'_>) {
+        if let Phase::Broken(broken, _) = &mut self.phase {
+            broken.abandon(out);
+        }
+    }
+
     fn surroundings(&mut self, _cut: bool) -> Surroundings {
         Surroundings::Prose
     }
@@ -135,7 +168,15 @@ impl Channel {
     ) -> Self {
         let header = (!quoted).then(|| Header::new(channels, open, true));
         let reasoning = Trimmer::new(max_blank);
-        Self { channels, phase: Phase::Start(open), header, reasoning, only_reasoning: false }
+        Self {
+            channels,
+            phase: Phase::Start(open),
+            header,
+            reasoning,
+            only_reasoning: false,
+            mends: false,
+            max_rest: 0,
+        }
     }
 
     /// Returns the reader with `only_reasoning` set: the headers of other messages are text. The exception is the
@@ -194,7 +235,7 @@ impl Channel {
                 out(Piece::Arguments(&escaped));
                 Step::Took(text.len())
             }
-            Phase::Call(_) | Phase::Between => Step::Stop(0),
+            Phase::Call(_) | Phase::Broken(..) | Phase::Between => Step::Stop(0),
         }
     }
 
@@ -213,11 +254,39 @@ impl Channel {
         let in_call = matches!(&self.phase, Phase::Call(call) if call.is_in_call());
         let step = match step {
             Step::End(len) | Step::EndMessage(len) => Step::Certain(len),
-            Step::Stop(len) if in_call && may_mend(rules) => Step::Cut(len),
+            Step::Stop(_) => {
+                self.mends = in_call && may_mend(rules);
+                self.max_rest = rules.max_hold;
+                return step;
+            }
             step => return step,
         };
         self.phase = Phase::Between;
         step
+    }
+
+    /// Reads the rest of a broken call.
+    fn rest(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let channels = self.channels;
+        let Phase::Broken(broken, call) = &mut self.phase else { return Step::Stop(0) };
+        let marker = |text: &str| match mark(channels, text) {
+            Mark::None => Fit::No,
+            Mark::Begins => Fit::Begins,
+            Mark::End(len) => Fit::Whole(len),
+            Mark::Open(open) => Fit::Whole(open.len()),
+        };
+        let (len, by) = match broken.step(text, marker, out) {
+            Skipped::Took(len) => return Step::Took(len),
+            Skipped::Hold => return Step::Hold,
+            Skipped::Ended(len, by) => (len, by),
+        };
+        let mended = by == EndedBy::MarkerAtOnce && may_mend(rules) && call.mend(out);
+        if !mended {
+            broken.abandon(out);
+        }
+        self.phase = Phase::Between;
+        let end = if let Mark::End(end) = mark(channels, tail(text, len)) { end } else { 0 };
+        if mended { Step::Certain(len + end) } else { Step::Broken(len + end) }
     }
 }
 

@@ -11,6 +11,7 @@ mod name;
 use super::{
     bare_text::BareText,
     body::JsonBody,
+    broken::{Rest, Resumes},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
     tag::{Verdict, json},
@@ -87,13 +88,13 @@ impl Walk for ElementsWalk {
             At::Data => self.data(text, out),
             At::BeforeJson | At::AfterJson => self.around_json(text, out),
             At::Text(_) => self.text(text, out),
-            At::Json => match json(&mut self.body, text, out) {
-                Step::Whole(len) => {
+            At::Json => {
+                let step = json(&mut self.body, text, out);
+                if let Step::Whole(_) = step {
                     self.at = At::AfterJson;
-                    Step::Took(len)
                 }
-                step => step,
-            },
+                step
+            }
         };
         if let Step::End(_) = step {
             self.end(out);
@@ -138,8 +139,8 @@ impl Walk for ElementsWalk {
                 self.levels.len() == 1
             }
             At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
-            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::AfterJson => true,
+            At::Json => stopped && self.body.close_last(&mut |text: &str| out(Piece::Arguments(text))),
             At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
         // Complete JSON contains all arguments, whereas more elements could have followed.
@@ -148,6 +149,24 @@ impl Walk for ElementsWalk {
             self.end(out);
         }
         whole
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        matches!(self.at, At::Json) && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn breaks(&mut self) -> Rest {
+        if matches!(self.at, At::Json) { self.body.breaks() } else { Rest::default() }
+    }
+
+    fn ends_call(&self, text: &str) -> Fit {
+        self.ends(text)
+    }
+
+    fn resume(&mut self) -> Resumes {
+        self.levels.truncate(1);
+        (self.at, self.ended) = (At::Between, true);
+        Resumes::BeforeCloser
     }
 }
 

@@ -34,7 +34,7 @@ impl Envelope {
             // a marked call is certain.
             b'{' if !rules.marked || self.call.is_declared() => {}
             b'n' | b'N' => {}
-            _ if strict => return None,
+            _ if strict || matches!(byte, b'}' | b']' | b')' | b',' | b':') => return None,
             _ => self.call.arguments = Arguments::Open,
         }
         self.at = At::Arguments;
@@ -115,7 +115,8 @@ impl Envelope {
             }
         }
         call.arguments = Arguments::Done;
-        self.settled |= call.started;
+        let started = call.started;
+        self.arguments_settled(started);
         self.start(out);
         Some(())
     }

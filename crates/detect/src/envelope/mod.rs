@@ -19,6 +19,7 @@ mod member;
 use self::flat::Flat;
 use super::{
     body::{Fed, JsonBody},
+    broken::{Brackets, Rest, Resumes},
     escape::Escape,
     schema::SchemaGuard,
     string_fast_path::StringFastPath,
@@ -153,13 +154,20 @@ pub(super) struct Envelope {
     first_key: bool,
     /// Whether everything so far is certain, because a call or an object around calls has ended.
     settled: bool,
+    /// Whether calls wait until their object has ended, since a response that was cut off before that has no call.
+    waits: bool,
+    /// Whether the arguments of the call have ended, but it waits for the end of its object.
+    ended: bool,
 }
 
 impl Walk for Envelope {
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let mut at = 0;
         while at < text.len() {
-            let Some(taken) = self.token(tail(text, at), rules, out) else { return Step::Stop(at) };
+            let Some(taken) = self.token(tail(text, at), rules, out) else {
+                // What cannot follow the arguments does not discard the call.
+                return if std::mem::take(&mut self.ended) { Step::Whole(at) } else { Step::Stop(at) };
+            };
             at += taken;
             if matches!(self.at, At::Done) {
                 return Step::End(at);
@@ -171,7 +179,8 @@ impl Walk for Envelope {
         Step::Took(at)
     }
 
-    /// Completes the call only if the model stopped and nothing but closing brackets is missing.
+    /// Completes the call only if the model stopped, and nothing but the last bracket of the arguments and the call's own
+    /// brackets are missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         if self.starts_at_end() {
             self.call.arguments = Arguments::Open;
@@ -179,7 +188,34 @@ impl Walk for Envelope {
         }
         let open = self.call.arguments == Arguments::Open;
         self.call.arguments = Arguments::Done;
-        stopped && open && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+        let mut closes = |body: &mut JsonBody| body.close_last(&mut |text: &str| out(Piece::Arguments(text)));
+        stopped && (self.ended || (open && closes(&mut self.body)))
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        let open = self.call.arguments == Arguments::Open && matches!(self.at, At::Arguments);
+        let mended = open && self.body.close(&mut |text: &str| out(Piece::Arguments(text)));
+        if mended {
+            self.resume();
+        }
+        mended
+    }
+
+    fn breaks(&mut self) -> Rest {
+        let rest = self.body.breaks();
+        let brackets = match self.at {
+            // The rest of a string ends with its quote.
+            At::Packed { quote, .. } => Some(Brackets::new(Vec::new(), Some(char::from(quote)))),
+            _ => rest.brackets,
+        };
+        let in_list = self.levels.contains(&Level::List);
+        Rest { brackets: brackets.map(|brackets| brackets.in_call(in_list)), ..rest }
+    }
+
+    fn resume(&mut self) -> Resumes {
+        self.call.arguments = Arguments::Done;
+        self.at = At::MemberEnd;
+        if self.levels.contains(&Level::List) { Resumes::BetweenCalls } else { Resumes::BeforeCloser }
     }
 
     fn string(&self) -> Option<StringFastPath> {
@@ -197,6 +233,11 @@ impl Walk for Envelope {
 
     fn kept(&self) -> usize {
         self.call.kept.len() + self.call.flat.kept()
+    }
+
+    fn is_unfinished(&self, _held: &str) -> bool {
+        let in_list = self.levels.contains(&Level::List);
+        self.found && in_list && !matches!(self.at, At::ItemEnd | At::MemberEnd | At::Done)
     }
 
     fn is_in_call(&self) -> bool {
@@ -225,6 +266,8 @@ impl Envelope {
             found: false,
             first_key: true,
             settled: false,
+            waits: rules.waits,
+            ended: false,
         }
     }
 
@@ -321,6 +364,7 @@ impl Envelope {
         if level == Level::Call {
             self.call_object_ended(rules, out)?;
             self.settled |= self.call.started;
+            self.ended = false;
         }
         self.at = match self.levels.last() {
             None => At::Done,
@@ -351,6 +395,13 @@ impl Envelope {
             out(Piece::Arguments(&call.kept));
             call.kept.clear();
         }
-        self.settled |= call.arguments == Arguments::Done;
+        let whole = call.arguments == Arguments::Done;
+        self.arguments_settled(whole);
+    }
+
+    /// Records that the arguments of a call that has started are complete, if `whole` is set.
+    pub(super) fn arguments_settled(&mut self, whole: bool) {
+        self.settled |= whole && !self.waits;
+        self.ended |= whole && self.waits;
     }
 }

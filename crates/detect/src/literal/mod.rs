@@ -6,11 +6,15 @@
 //! whether a value is a key. In these cases, the element is held until its comma, colon or bracket, and its JSON
 //! form is then inserted where it begins.
 
+mod follow;
 mod text;
 mod word;
 
+pub(super) use self::follow::Argument;
+use self::follow::{Around, QuoteIs};
 use super::{
-    body::{Fed, literal},
+    body::literal,
+    broken::Brackets,
     string_fast_path::StringFastPath,
     text::{head, tail},
 };
@@ -31,6 +35,19 @@ struct Quote {
     raw: bool,
 }
 
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fed {
+    /// All of the piece was read, and the value continues.
+    More,
+    /// This many bytes were read. The next character is a quote, whose meaning depends on the text after it.
+    Hold(usize),
+    /// The value ended after this many bytes.
+    Done(usize),
+    /// The character at this offset cannot be part of the value. Everything before it was read.
+    Fault(usize),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Value,
@@ -48,6 +65,8 @@ enum State {
         second: bool,
     },
     Text(Quote),
+    /// Before a quote that is part of the text.
+    InnerQuote(Quote),
     /// In an escape. `held` is the text after its backslash.
     Escape(Quote),
     /// After quotes that may close a triple-quoted string.
@@ -97,6 +116,10 @@ pub(super) struct Literal {
     comma: bool,
     /// The first half of a surrogate pair.
     high: Option<u32>,
+    /// Where the value is, if that decides which quotes end a string.
+    argument: Option<Argument>,
+    /// Whether a quote in the current string was part of its text.
+    loose: bool,
     max_depth: usize,
     /// The maximum size of an element that is held until its kind is known, in bytes.
     max_kept: usize,
@@ -116,9 +139,26 @@ impl Literal {
             unsettled: 0,
             comma: false,
             high: None,
+            argument: None,
+            loose: false,
             max_depth,
             max_kept,
         }
+    }
+
+    /// Returns the value as an argument, so that a quote ends its string only where the text after it fits.
+    pub(super) fn argument(self, argument: Argument) -> Self {
+        Self { argument: Some(argument), ..self }
+    }
+
+    /// Whether the value is not inside of brackets.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.levels.is_empty()
+    }
+
+    /// Makes the next quote end its string, because no text follows.
+    pub(super) fn at_end(&mut self) {
+        self.argument = None;
     }
 
     /// The fast path for a string that is sent as it arrives.
@@ -144,6 +184,7 @@ impl Literal {
                 return Fed::Done(at);
             }
             match self.run(tail(text, at), out) {
+                0 if self.is_open_quote(tail(text, at)) => return Fed::Hold(at),
                 0 => match self.step(character, out) {
                     Some(true) => at += character.len_utf8(),
                     Some(false) => {}
@@ -158,7 +199,12 @@ impl Literal {
         if self.state == State::Done { Fed::Done(at) } else { Fed::More }
     }
 
-    /// Ends the text because the model stopped. If only closing brackets are missing after a value that is provably
+    /// Like [`Literal::close`], but adds at most the last bracket, since a value inside of brackets may go on.
+    pub(super) fn close_last(&mut self, out: &mut impl FnMut(&str)) -> bool {
+        self.levels.len() <= 1 && self.close(out)
+    }
+
+    /// Ends the value where a marker ends the call. If only closing brackets are missing after a value that is provably
     /// complete, writes them and returns true.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         match self.state {
@@ -175,6 +221,24 @@ impl Literal {
             self.state = State::Done;
         }
         self.state == State::Done
+    }
+
+    /// Returns the open brackets, inside those of `outer`, and the open quote.
+    pub(super) fn brackets(&self, outer: &[u8]) -> Brackets {
+        let open = |level: &Level| match level {
+            Level::Unclear { open: '(', .. } | Level::List { close: ')' } => b'(',
+            Level::List { close: ']' } => b'[',
+            _ => b'{',
+        };
+        let quote = match self.state {
+            State::Opening { quote, second: false }
+            | State::Text(quote)
+            | State::InnerQuote(quote)
+            | State::Escape(quote)
+            | State::Closing { quote, .. } => Some(quote.mark),
+            _ => None,
+        };
+        Brackets::new(outer.iter().copied().chain(self.levels.iter().map(open)).collect(), quote)
     }
 
     /// Reads as much of `text` as is certain to be part of a string, up to the limit for held text.
@@ -196,6 +260,22 @@ impl Literal {
         run
     }
 
+    /// Whether `text` begins with a quote whose meaning is not known yet. If the quote is part of the string's text,
+    /// switches to a state in which it is read as that.
+    fn is_open_quote(&mut self, text: &str) -> bool {
+        let (State::Text(quote), Some(argument)) = (self.state, self.argument) else { return false };
+        if quote.triple || !text.starts_with(quote.mark) {
+            return false;
+        }
+        let around = Around { nested: !self.levels.is_empty(), loose: self.loose, argument };
+        let is = follow::quote(tail(text, 1), around);
+        if is == QuoteIs::Data {
+            self.loose = true;
+            self.state = State::InnerQuote(quote);
+        }
+        is == QuoteIs::Open
+    }
+
     /// Reads one character. Returns whether it was used, or `None` if it cannot be part of the value.
     fn step(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         match self.state {
@@ -209,6 +289,11 @@ impl Literal {
                     _ if quote.triple => State::Closing { quote, count: 1 },
                     _ => State::Joining,
                 };
+                Some(true)
+            }
+            State::InnerQuote(quote) => {
+                self.content(character.encode_utf8(&mut [0; 4]), out);
+                self.state = State::Text(quote);
                 Some(true)
             }
             State::Escape(quote) => Some(self.escape(quote, character, out)),
@@ -333,7 +418,7 @@ impl Literal {
 
     fn closer(&mut self, bracket: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         let empty = self.state == State::ValueOrEnd && !self.comma;
-        match (self.levels.pop()?, bracket) {
+        match (*self.levels.last()?, bracket) {
             (Level::Unclear { open, from }, _) if (open == '(') == (bracket == ')') => {
                 self.unsettled = self.unsettled.saturating_sub(1);
                 match (open, empty) {
@@ -351,6 +436,7 @@ impl Literal {
             (Level::Member, '}') => self.put("}", out),
             _ => return None,
         }
+        self.levels.pop();
         self.comma = false;
         self.value_ended();
         Some(true)

@@ -5,6 +5,7 @@ use crate::{text::tail, wire::json::escape_str};
 
 impl Literal {
     pub(super) fn begin_string(&mut self, mark: char, raw: bool) {
+        self.loose = false;
         self.state = State::Opening { quote: Quote { mark, triple: false, raw }, second: false };
     }
 

@@ -10,6 +10,7 @@ mod value;
 use super::{
     bare_text::BareText,
     body::JsonBody,
+    broken::{Rest, Resumes},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
     tag::{
@@ -69,13 +70,13 @@ impl Walk for ParamsWalk {
             At::Tag => self.tag(text, rules.tools, out),
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
-            At::Json => match json(&mut self.body, text, out) {
-                Step::Whole(len) => {
+            At::Json => {
+                let step = json(&mut self.body, text, out);
+                if let Step::Whole(_) = step {
                     self.at = At::Between;
-                    Step::Took(len)
                 }
-                step => step,
-            },
+                step
+            }
         };
         if let Step::End(_) = step {
             self.end(out);
@@ -119,7 +120,7 @@ impl Walk for ParamsWalk {
                 ends
             }
             At::Between => !self.keys.is_empty() || self.json,
-            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::Json => stopped && self.body.close_last(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
         // Complete JSON contains all arguments, whereas more parameters could have followed.
@@ -128,6 +129,19 @@ impl Walk for ParamsWalk {
             self.end(out);
         }
         whole
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        matches!(self.at, At::Json) && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn breaks(&mut self) -> Rest {
+        if matches!(self.at, At::Json) { self.body.breaks() } else { Rest::default() }
+    }
+
+    fn resume(&mut self) -> Resumes {
+        (self.at, self.ended) = (At::Between, true);
+        Resumes::BeforeCloser
     }
 }
 

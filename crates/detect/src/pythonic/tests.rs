@@ -124,7 +124,7 @@ fn text_that_is_not_a_call_list_passes_unchanged() {
 }
 
 #[test]
-fn calls_that_stop_short_are_completed_or_cut() {
+fn calls_that_stop_short_are_cut_and_broken_ones_end() {
     for (text, stopped, call) in [
         ("[get_weather(city='Pa", false, r#"get_weather {"city": "Pa!"#),
         ("[get_weather(city='Pa", true, r#"get_weather {"city": "Pa!"#),
@@ -132,15 +132,51 @@ fn calls_that_stop_short_are_completed_or_cut() {
         ("[get_weather(city='Pa'", false, r#"get_weather {"city": "Pa!"#),
         ("[get_weather(city='Pa')", false, r#"get_weather {"city": "Pa"}."#),
         ("[get_weather(days=1", true, r#"get_weather {"days": !"#),
-        ("[get_weather(days=[1, {'a': True", true, r#"get_weather {"days": [1, {"a": true}]}."#),
+        ("[get_weather(days=[1, {'a': True", true, r#"get_weather {"days": [1, {"a": !"#),
         ("[get_weather(days=(1", true, r#"get_weather {"days": !"#),
         ("[get_weather(city='x',", true, r#"get_weather {"city": "x"!"#),
     ] {
         let seen = seen(&["pythonic"], text, stopped);
         assert_eq!((seen.text.as_str(), seen.calls), ("", vec![call.to_owned()]), "{text}");
     }
-    let cut = seen(&["pythonic"], "[get_weather(city=x)] on", true);
-    assert_eq!((cut.text.as_str(), cut.calls), (")] on", vec![r#"get_weather {"city": !"#.to_owned()]));
+    let broken = r#"get_weather {"city": !"#;
+    check("pythonic", "[get_weather(city=x)] on", "on", &[broken]);
+    check("pythonic", "[get_weather(city=x y), now()] on", "on", &[broken, "now {}."]);
+    check(
+        "lfm2",
+        "<|tool_call_start|>[now(a=x [1, ')'], now()]<|tool_call_end|>on",
+        "on",
+        &["now {\"a\": !"],
+    );
+}
+
+#[test]
+fn quotes_end_a_string_only_where_the_next_text_fits() {
+    for (written, wanted) in [
+        ("'grep -n 'a,b' /etc/hosts'", "grep -n 'a,b' /etc/hosts"),
+        (r#"'cd && python3 -c "print(f(x, s='\,'))"'"#, r#"cd && python3 -c "print(f(x, s='\,'))""#),
+        (r#""say "hi", then go""#, r#"say "hi", then go"#),
+        ("'echo 'b' 'c''", "echo 'b' 'c'"),
+        ("'a' 'b'", "ab"),
+        ("'it''s'", "its"),
+    ] {
+        let call = format!("search {{\"query\": {}}}.", serde_json::Value::from(wanted));
+        check(
+            "lfm2",
+            &format!("<|tool_call_start|>[search(query={written})]<|tool_call_end|>"),
+            "",
+            &[&call],
+        );
+        check("pythonic", &format!("[search(query={written})]"), "", &[&call]);
+        check(
+            "olmo3",
+            &format!("<function_calls>\nsearch(query={written})\n</function_calls>"),
+            "",
+            &[&call],
+        );
+        let two = call.replace("}.", ", \"limit\": 1}.");
+        check("pythonic", &format!("[search(query={written}, limit=1), now()]"), "", &[&two, "now {}."]);
+    }
 }
 
 #[test]

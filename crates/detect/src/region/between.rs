@@ -66,7 +66,7 @@ impl Region {
             }
             (RegionKind::Bare, '{' | '[') if self.joined => Between::Value,
             (RegionKind::Bare, _) => Between::Foreign,
-            (_, '{' | '[') if !self.broken => {
+            (_, '{' | '[') => {
                 let opener = self.begins_opener(character.encode_utf8(&mut [0; 4]));
                 if opener { Between::Begins } else { Between::Value }
             }

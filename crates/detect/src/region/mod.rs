@@ -8,12 +8,15 @@ mod entities;
 
 use self::entities::{Entities, Part};
 use super::{
+    broken::{BrokenCall, EndedBy, Resumes, Skipped},
     envelope::Envelope,
     fence::Fence,
     gate::Wait,
+    pattern::{Fit, fit_any},
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
-    text::{head, slice, tail},
+    tag::Sure,
+    text::{head, tail},
     walk::{CallRules, Out, Step, Surroundings, Walk},
 };
 use crate::{
@@ -34,9 +37,13 @@ enum Phase {
     /// marker).
     Before,
     Value,
+    /// In the rest of a broken call.
+    Broken(BrokenCall),
     /// After a value, where white space, stray brackets, another value and the closer may occur.
     After,
     Ticks(usize),
+    /// After the end of a container whose last call is broken.
+    Over,
 }
 
 /// What a character between values means.
@@ -65,9 +72,14 @@ pub(super) struct Region {
     scanner: Option<Scanner>,
     /// Whether missing or extra brackets around calls are tolerated.
     forgives: bool,
-    /// Whether a call's arguments ended too early, at what may be the closer. If it is the closer, the arguments
-    /// may still be complete.
+    /// Whether the current call is broken. It ends with its value or with the container.
     broken: bool,
+    /// Whether the broken call is in a list.
+    in_list: bool,
+    /// Whether the rest of a broken call ends with its line.
+    to_line_end: bool,
+    /// How many bytes the rest of a broken call may have.
+    max_rest: usize,
     /// Whether the container, or a bare value with calls, has ended. Another one may follow after `;` or `,`.
     ended: bool,
     /// Whether a `;` or `,` after the container or value has been read.
@@ -86,6 +98,9 @@ impl Region {
             scanner: None,
             forgives: false,
             broken: false,
+            in_list: false,
+            to_line_end: false,
+            max_rest: 0,
             ended: false,
             joined: false,
         }
@@ -97,48 +112,131 @@ impl Region {
         CallRules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
     }
 
-    /// Reads what precedes, separates and follows values. After a broken call, everything is held until the closer
-    /// shows whether the call is complete.
-    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
-        let mut from = 0;
+    /// Reads what precedes, separates and follows values.
+    fn between(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         for (at, character) in text.char_indices() {
-            let (markup, behind) = (slice(text, from, at), at + character.len_utf8());
+            let (markup, behind) = (head(text, at), at + character.len_utf8());
             let between = match self.phase {
                 Phase::Before => self.before(markup, character, rules),
                 _ => self.after(markup, character, rules),
             };
             match between {
                 Between::Begins => {}
-                Between::Taken if self.broken => from = behind,
+                // The list of a broken call goes on after the next value, and its bracket is not text.
+                Between::Taken if self.in_list && !self.broken => return Step::Certain(behind),
                 Between::Taken => return Step::Took(behind),
                 Between::Value => {
                     // After a value, a possible opener is part of the next value.
-                    let at = if matches!(self.phase, Phase::Before) { at } else { from };
+                    let at = if matches!(self.phase, Phase::Before) { at } else { 0 };
+                    if self.broken {
+                        return self.leave(at);
+                    }
                     self.begin_value(tail(text, at).chars().next().unwrap_or_default(), rules);
                     return Step::Took(at);
                 }
-                Between::Closed => return self.closed(behind, out),
+                Between::Foreign if self.broken => match self.goes_on(text) {
+                    Sure::Yes => return self.skip(),
+                    Sure::Maybe => return Step::Hold,
+                    Sure::No => {
+                        self.phase = Phase::Over;
+                        return self.leave(0);
+                    }
+                },
+                Between::Closed if self.broken => {
+                    self.phase = Phase::Over;
+                    return self.leave(behind);
+                }
+                Between::Closed => return Step::End(behind),
                 Between::Foreign => return Step::Stop(0),
             }
         }
         Step::Hold
     }
 
-    /// Called at the container's closer, which ends at `len`. A broken call is complete if only brackets are
-    /// missing.
-    fn closed(&mut self, len: usize, out: &mut Out<'_>) -> Step {
-        let broken = std::mem::take(&mut self.broken);
-        let value = self.value.as_mut().filter(|_| broken);
-        if value.is_some_and(|value| !value.close("", true, out)) {
-            self.ended = true;
-            return Step::Stop(len);
+    /// Whether the rest of a broken call goes on behind its value. Without a closer, words do not belong to it.
+    fn goes_on(&mut self, text: &str) -> Sure {
+        let closed = match self.container {
+            RegionKind::Tag(tag) => !tag.close.is_empty(),
+            RegionKind::Fence(_) => true,
+            RegionKind::Bare => false,
+        };
+        self.to_line_end = !closed;
+        let is_word = text.starts_with(|c: char| c.is_alphanumeric());
+        match self.ends(text) {
+            Fit::Whole(_) => Sure::No,
+            Fit::Begins => Sure::Maybe,
+            Fit::No if closed || !is_word => Sure::Yes,
+            Fit::No => Sure::No,
         }
-        Step::End(len)
+    }
+
+    /// Skips what follows the value of a broken call.
+    fn skip(&mut self) -> Step {
+        let Some(value) = &mut self.value else { return Step::Stop(0) };
+        self.phase = Phase::Broken(BrokenCall::behind_value(&value.breaks()));
+        Step::Took(0)
+    }
+
+    /// Ends a broken call, `len` bytes on.
+    fn leave(&mut self, len: usize) -> Step {
+        self.broken = false;
+        Step::Broken(len)
+    }
+
+    /// Matches what ends a broken call: the container's closer, or its next opener.
+    fn ends(&self, text: &str) -> Fit {
+        match self.container {
+            _ if self.to_line_end && text.starts_with('\n') => Fit::Whole(1),
+            RegionKind::Bare => Fit::No,
+            RegionKind::Tag(tag) => {
+                fit_any([tag.close, tag.open].into_iter().filter(|marker| !marker.is_empty()), text)
+            }
+            RegionKind::Fence(fence) if text.starts_with('\n') => {
+                let line = tail(text, 1);
+                let ticks = line.bytes().take_while(|byte| *byte == fence.tick).count();
+                match () {
+                    () if ticks >= fence.count => Fit::Whole(1),
+                    () if ticks == line.len() => Fit::Begins,
+                    () => Fit::No,
+                }
+            }
+            RegionKind::Fence(_) => Fit::No,
+        }
+    }
+
+    /// Reads the rest of a broken call.
+    fn rest(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let Phase::Broken(mut rest) = std::mem::replace(&mut self.phase, Phase::After) else {
+            return Step::Stop(0);
+        };
+        let (len, by) = match rest.step(text, |text| self.ends(text), out) {
+            Skipped::Ended(len, by) => (len, by),
+            skipped => {
+                self.phase = Phase::Broken(rest);
+                return if let Skipped::Took(len) = skipped { Step::Took(len) } else { Step::Hold };
+            }
+        };
+        let Some(value) = &mut self.value else { return Step::Stop(0) };
+        if by == EndedBy::MarkerAtOnce && rules.repair && value.mend(out) {
+            return Step::Whole(0);
+        }
+        rest.abandon(out);
+        self.broken = true;
+        if by == EndedBy::Limit {
+            self.phase = Phase::Over;
+            return self.leave(len);
+        }
+        let resumes = value.resume();
+        self.in_list = resumes == Resumes::BetweenCalls;
+        if by == EndedBy::Value && resumes != Resumes::Never {
+            self.phase = Phase::Value;
+        }
+        Step::Took(len)
     }
 
     fn begin_value(&mut self, first: char, rules: &CallRules<'_>) {
         self.phase = Phase::Value;
-        self.forgives = self.wait == Wait::Nothing || rules.repair;
+        (self.forgives, self.max_rest) = (self.wait == Wait::Nothing || rules.repair, rules.max_hold);
         let keyed = matches!(self.container, RegionKind::Tag(tag) if tag.special().keyed);
         self.value = Some(match self.container {
             RegionKind::Fence(Fence { code: Some(python), .. }) if !matches!(first, '{' | '[') => {
@@ -171,13 +269,22 @@ impl Region {
             Step::Took(len) | Step::Stop(len) => (len, false),
             Step::Whole(len)
             | Step::Certain(len)
-            | Step::Cut(len)
+            | Step::Broken(len)
             | Step::End(len)
             | Step::EndMessage(len) => (len, self.wait != Wait::RegionEnd),
             Step::Hold => (0, false),
         };
-        let step =
-            if let Step::End(len) | Step::EndMessage(len) = step { self.value_ended(len) } else { step };
+        let step = match step {
+            // The container's closer belongs to a broken call too.
+            Step::End(len) if self.broken => {
+                self.phase = Phase::After;
+                Step::Took(len)
+            }
+            Step::Whole(len) if self.broken && self.in_list => self.leave(len),
+            Step::Whole(len) if self.broken => Step::Took(len),
+            Step::End(len) | Step::EndMessage(len) => self.value_ended(len),
+            step => step,
+        };
         if let Some(scanner) = &mut self.scanner {
             let (_, progress) = scanner.push(head(text, len).as_bytes());
             if progress == Progress::Invalid || certain || matches!(step, Step::Certain(_)) {
@@ -208,11 +315,17 @@ impl Walk for Region {
         let rules = &self.own_rules(rules);
         match (&self.phase, self.container) {
             (Phase::Value, _) => self.unescaped(text, rules, out),
-            (Phase::Before | Phase::After, _) => self.between(text, rules, out),
+            (Phase::Before | Phase::After, _) => self.between(text, rules),
+            (Phase::Broken(_), _) => self.rest(text, rules, out),
+            (Phase::Over, _) => Step::End(0),
             (&Phase::Ticks(count), RegionKind::Fence(fence)) => {
                 let run = text.bytes().take_while(|byte| *byte == fence.tick).count();
                 self.phase = Phase::Ticks(count + run);
                 match run {
+                    0 if self.broken => {
+                        self.phase = Phase::Over;
+                        self.leave(0)
+                    }
                     0 if count >= fence.count => Step::End(0),
                     0 => Step::Stop(0),
                     run => Step::Took(run),
@@ -222,16 +335,12 @@ impl Walk for Region {
         }
     }
 
-    fn bound(&self) -> usize {
-        if self.broken { MAX_BROKEN } else { usize::MAX }
-    }
-
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let closes = match self.phase {
             // In an unclosed container, complete JSON is a call. Incomplete JSON is a call only if it is already
             // being streamed, or if a marker shows that a call was intended.
             Phase::Value => self.wait != Wait::RegionEnd,
-            _ => self.broken,
+            _ => false,
         };
         closes && self.value.as_mut().is_some_and(|value| value.close("", stopped, out))
     }
@@ -252,33 +361,54 @@ impl Walk for Region {
         in_value && self.value.as_deref().is_some_and(Walk::starts_at_end)
     }
 
-    fn recover(&mut self, open: bool, rest: &str) -> bool {
-        let Some(value) = self.value.as_deref().filter(|_| matches!(self.phase, Phase::Value)) else {
+    fn is_unfinished(&self, held: &str) -> bool {
+        let in_tag = matches!((&self.phase, self.container), (Phase::Value, RegionKind::Tag(_)));
+        in_tag && self.value.as_deref().is_some_and(|value| value.is_unfinished(held))
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken || matches!(self.phase, Phase::Broken(_))
+    }
+
+    fn abandon(&mut self, out: &mut Out<'_>) {
+        if let Phase::Broken(rest) = &mut self.phase {
+            rest.abandon(out);
+        }
+    }
+
+    fn recover(&mut self, open: bool, _rest: &str) -> bool {
+        let Some(value) = self.value.as_deref_mut().filter(|_| matches!(self.phase, Phase::Value)) else {
             return false;
         };
-        let recovers = match (open, self.container) {
-            (true, RegionKind::Tag(tag)) => {
-                rest.chars().next().is_some_and(|next| tag.close.starts_with(next))
+        match (open, self.container) {
+            (true, _) if self.broken => self.phase = Phase::After,
+            (true, _) if self.wait == Wait::RegionEnd => return false,
+            (true, _) => {
+                self.phase = Phase::Broken(BrokenCall::new(value.breaks(), self.max_rest));
+                self.scanner = None;
             }
-            (true, _) | (false, RegionKind::Bare) => false,
             // The arguments are complete, so a missing or extra brace around them does not discard the call.
-            (false, _) => value.is_in_call(),
-        };
-        if recovers && self.forgives {
-            self.phase = Phase::After;
-            self.broken = open;
+            (false, container) => {
+                let recovers = container != RegionKind::Bare && value.is_in_call() && self.forgives;
+                if recovers {
+                    self.phase = Phase::After;
+                }
+                return recovers;
+            }
         }
-        recovers && self.forgives
+        true
     }
 
     fn ends_outside(&mut self, held: &str, _out: &mut Out<'_>) -> bool {
         match self.phase {
             Phase::Before => false,
             Phase::Value => {
-                self.wait != Wait::RegionEnd && self.value.as_deref().is_some_and(Walk::is_in_call)
+                let in_call = self.value.as_deref().is_some_and(Walk::is_in_call);
+                self.wait != Wait::RegionEnd && (in_call || self.is_unfinished(held))
             }
             Phase::After => !self.begins_opener(held) && !self.ended,
-            Phase::Ticks(_) => true,
+            Phase::Ticks(_) | Phase::Over => true,
+            Phase::Broken(_) => false,
         }
     }
 
@@ -292,6 +422,3 @@ impl Walk for Region {
         }
     }
 }
-
-/// The maximum number of bytes that are held while the closer may still follow a broken call.
-const MAX_BROKEN: usize = 1024;

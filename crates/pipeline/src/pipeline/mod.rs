@@ -58,7 +58,7 @@ use crate::{
     event::{Event, Finish, Reasoning, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
-    rules::{HostedRules, Rules},
+    rules::{ArgumentDelivery, HostedRules, Rules},
     tools::DeclaredTools,
 };
 
@@ -111,10 +111,13 @@ impl Pipeline {
         let (limits, stream, repair) = (settings.limits, answering.stream, settings.repair);
         reader.expect(Asked { tools: tools.clone(), limits, stream, several, repair });
         let calls = Calls::new(conversation, tools.clone(), settings, reader.runs_tools(), &answering.stamp);
+        // Calls that the model may be asked to make again are held by the calls stage, which must see broken ones.
+        let is_whole = settings.arguments == ArgumentDelivery::Whole || !stream;
+        let waits = is_whole && !calls.corrections().retries_calls();
         let stages = Stages {
             backlog: Backlog::default(),
             prefill: PrefillStage::default(),
-            detector: Detector::new(tools, settings, known),
+            detector: Detector::with_delivery(tools, settings, known, waits),
             withheld: WithheldEvents::new(withhold(&calls, answering.stream), settings.limits.max_hold),
             reasoning: ReasoningStage::new(settings.reasoning),
             calls,

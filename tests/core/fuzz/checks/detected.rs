@@ -72,7 +72,7 @@ impl Found {
             Event::CallEnd { end, .. } => {
                 assert_eq!(self.calls.last_mut().expect("a call").end.replace(end), None, "one end");
             }
-            Event::Finish(_) => {}
+            Event::Finish(_) | Event::Warning(_) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -1,10 +1,12 @@
 //! The properties that every format must have.
 
+mod broken;
 mod cut;
 mod found;
 mod stream;
 mod trouble;
 
+pub(crate) use broken::broken_calls;
 pub(crate) use cut::cut_calls;
 pub(crate) use found::{exchanged, found};
 pub(crate) use stream::streams;

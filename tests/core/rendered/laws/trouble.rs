@@ -49,7 +49,9 @@ pub(crate) fn trouble(name: &str) {
         let silent = whole.calls.is_empty() && whole.reasoning.is_empty() && !text.contains("think");
         // If all formats are detected, message markers are too.
         let framed = (auto || FRAMED.contains(&name)) && FRAMES.iter().any(|frame| text.contains(frame));
-        if silent && !framed && !renderer.frames_text() {
+        // Half a call that waits is left out if the response was cut off.
+        let left_out = arguments == ArgumentDelivery::Whole && !stopped;
+        if silent && !framed && !left_out && !renderer.frames_text() {
             prop_assert_eq!(&whole.text, &text);
         }
         prop_assert!(is_left_of(&whole.text, &text), "invented: {:?} of {:?}", whole, text);

@@ -316,6 +316,9 @@ impl Calls {
                 (self.is_reasoning_open, self.has_reasoned) = (true, true);
                 send(Event::Reasoning(reasoning), frame, out);
             }
+            Event::Warning(Warning { code, message }) => {
+                self.warn(Warning { code, message: Cow::Owned(message.into_owned()) });
+            }
             Event::Refusal(_) => {
                 self.tally.is_refusal = true;
                 send(event, frame, out);
