@@ -413,3 +413,28 @@ fn signatures_survive_a_retry() {
         assert_eq!(state.calls, [("toolu_2".to_owned(), None)]);
     }
 }
+
+/// Output beyond `max_hold` is sent. A call of that length can't be replaced, but a call behind long text can.
+#[test]
+fn output_that_is_too_long_to_be_held_is_sent() {
+    let rules = Rules { limits: Limits { max_hold: 100, max_hops: 3, ..Limits::default() }, ..rules() };
+    let channel = Channel::Native(Speech::Chat);
+    let mut exchange = channel.exchange(ClientDialect::Chat, true, "auto", rules);
+    let before = Before { reasoning: false, text: true };
+    let long = format!(r#"{{"s": "{}"}}"#, "x".repeat(200));
+    let (got, tally) = exchange.in_pieces("a call", &channel.response(before, &[("f", &long)], "tool_calls"));
+    assert_eq!((got.named_calls(), tally.follow_ups.len()), (vec![("f", long.as_str())], 0));
+    assert_eq!(got.warnings, ["invalid_arguments"]);
+    let call =
+        json!({"index": 0, "id": "n1", "type": "function", "function": {"name": "f", "arguments": "{"}});
+    let text = "y".repeat(200);
+    let second = json!([["m", &text], ["d", {"tool_calls": [call]}], ["fin", "tool_calls"], ["done"]]);
+    exchange.later = vec![
+        Speech::Chat.stream(second.as_array().unwrap()),
+        channel.response(before, &[("f", GOOD)], "tool_calls"),
+    ];
+    let first = channel.response(before, &[Fault::Missing.call()], "tool_calls");
+    let (got, tally) = exchange.in_pieces("text", &first);
+    assert_eq!(got.text, format!("{SENTENCE}\n\n{text}"));
+    assert_eq!((got.named_calls(), tally.follow_ups.len(), got.warnings.len()), (vec![("f", GOOD)], 2, 0));
+}

@@ -141,7 +141,7 @@ impl Pipeline {
     /// Adds a warning that the instructions given to the model leave out these tools.
     pub fn leaves_out(&mut self, tools: &[String]) {
         if !tools.is_empty() {
-            self.stages.calls.warn(corrections::left_out(tools));
+            self.stages.calls.warn_in_any_case(corrections::left_out(tools));
         }
     }
 
@@ -175,7 +175,7 @@ impl Pipeline {
 
     /// Adds a warning, which is sent at the end of the response.
     pub fn warn(&mut self, warning: Warning<'static>) {
-        self.stages.calls.warn(warning);
+        self.stages.calls.warn_in_any_case(warning);
     }
 
     /// Starts collecting the state that the upstream needs when the client replays the calls in the response.

@@ -68,6 +68,7 @@ impl Calls {
         self.said_is_cut = false;
         (self.has_reasoned, self.awaits_call) = (false, false);
         self.checkpoint = self.mark();
+        self.lasting_notices = self.notices.len();
         self.hop += 1;
         let may_ask_again = self.asked_again + 1 < self.settings.limits.max_hops;
         self.may_follow_up = self.settings.may_follow_up() && may_ask_again;
@@ -113,6 +114,7 @@ impl Calls {
         self.client_calls = client_calls;
         self.broken.truncate(broken);
         self.cut = false;
+        self.notices.truncate(self.lasting_notices);
         self.state.roll_back(state);
         self.characters = characters;
         // In a hop that follows text, the text before its own calls is not sent either.

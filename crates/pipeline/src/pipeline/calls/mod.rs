@@ -128,8 +128,10 @@ pub(super) struct Calls {
     /// State to return to the upstream in later requests.
     pub(super) state: StateCollector,
     corrections: Corrections,
-    /// Warnings that concern the request.
+    /// Warnings for the end of the response.
     notices: Vec<Warning<'static>>,
+    /// How many of them stay if another hop replaces this one.
+    lasting_notices: usize,
     /// Whether no part of this hop's calls has been sent yet, so that another hop can replace them.
     pub(super) can_replace: bool,
     /// Whether everything so far has been sent, and content is withheld from the first call on.
@@ -218,6 +220,7 @@ impl Calls {
             state: StateCollector::default(),
             corrections,
             notices: Vec::new(),
+            lasting_notices: 0,
             can_replace: false,
             awaits_call: false,
             checkpoint: Checkpoint::default(),
@@ -244,7 +247,13 @@ impl Calls {
         std::mem::take(&mut self.is_reasoning_open)
     }
 
-    pub(super) fn warn(&mut self, warning: Warning<'static>) {
+    /// Adds a warning that stays even if another hop replaces this one.
+    pub(super) fn warn_in_any_case(&mut self, warning: Warning<'static>) {
+        self.warn(warning);
+        self.lasting_notices = self.notices.len();
+    }
+
+    fn warn(&mut self, warning: Warning<'static>) {
         self.notices.push(warning);
     }
 
