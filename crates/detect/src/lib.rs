@@ -14,6 +14,8 @@
 //! contains the transitions out of prose, and `settle` the transitions back to it.
 
 mod after_call;
+#[cfg(test)]
+mod argument_tests;
 mod bare_text;
 mod body;
 mod broken;
@@ -40,6 +42,7 @@ mod pythonic;
 mod react;
 mod reading;
 mod region;
+mod repeats;
 mod schema;
 mod search;
 mod section;

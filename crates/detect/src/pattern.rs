@@ -3,8 +3,8 @@
 //! A marker may contain one wildcard. All of its other characters are literal. After the `<` of a tag, `*` matches
 //! an optional namespace and its colon (`<*invoke` matches `<x:invoke`). Before the end of a tag, `*` matches a
 //! colon and an optional suffix (`<tool_call*>` matches `<tool_call:opensource>`). `~` matches the characters that
-//! a malformed closer may have before its end (`</parameter~>` matches `</parameter/>`), and `%` matches a name
-//! (`<%>` matches `<get_weather>`). The length of what a wildcard matches is limited, and so is that of a possible
+//! a malformed closer may have before its end (`</parameter~>` matches `</parameter/>`), and `%` matches a name,
+//! which is not just a number (`<%>` matches `<get_weather>`). The length of what a wildcard matches is limited, and so is that of a possible
 //! marker.
 
 use super::text::{head, tail};
@@ -49,8 +49,9 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
         return namespaced(len, rest, rest.find(|c| !wild(c)), end, case);
     }
     if marker.as_bytes().get(at) == Some(&b'%') {
-        let run = rest.find(|c| !wild(c)).unwrap_or(rest.len());
-        let named = run > 0 && run <= 4 * MAX_WILD && !rest.starts_with(|c: char| c.is_ascii_digit());
+        let run = rest.find(|c: char| !wild(c) && !c.is_alphanumeric()).unwrap_or(rest.len());
+        let is_number = run < rest.len() && head(rest, run).bytes().all(|byte| byte.is_ascii_digit());
+        let named = run > 0 && run <= 4 * MAX_WILD && !is_number;
         return if named || rest.is_empty() {
             shift(len + run, literal(end, tail(rest, run)))
         } else {
@@ -149,6 +150,11 @@ mod tests {
             ("<%>", "<a_b", Fit::Begins),
             ("<%>", "<a_b>", Fit::Whole(5)),
             ("<%>", "<>", Fit::No),
+            ("<%>", "<año>", Fit::Whole(6)),
+            ("<%>", "<3", Fit::Begins),
+            ("<%>", "<3d>", Fit::Whole(4)),
+            ("<%>", "<3 ", Fit::No),
+            ("<%>", "<3>", Fit::No),
             ("<%>", "</a>", Fit::No),
         ] {
             assert_eq!(fit(marker, text), wanted, "{marker} {text}");

@@ -49,7 +49,7 @@ pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
 
 /// Returns the text of a CDATA section up to its closer, and the next step, which is `End` if the closer was found.
-fn cdata(text: &str) -> (&str, Step) {
+pub(super) fn cdata(text: &str) -> (&str, Step) {
     let mut from = 0;
     while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
         let at = from + found;

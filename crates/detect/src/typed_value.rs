@@ -3,7 +3,7 @@
 //! [`TypedValue`] writes one value of the [`Types`] that a schema allows. A value that can only be a string is
 //! streamed. Any other value is held until its end and then converted to the first of these that fits: null,
 //! number, boolean, container, string. Numbers keep their spelling. Without a schema, a parameter is a string,
-//! since types are never guessed.
+//! since types are never guessed. `null` is null wherever a string is not allowed.
 
 use super::{
     body::{Fed, JsonBody, is_number},
@@ -16,7 +16,10 @@ use crate::{tools::Types, wire::json::escape_str};
 fn convert(types: Types, text: &str, mend: Mend) -> Option<String> {
     let text = text.trim();
     let is = |word: &str| text.eq_ignore_ascii_case(word);
-    if types.has(Types::NULL) && is("null") {
+    // `null` is not a string if a string is not allowed, whatever else the schema says.
+    let is_null =
+        if types.has(Types::STRING) { is("null") || text == "None" } else { is("null") || is("none") };
+    if is_null && (types.has(Types::NULL) || !types.has(Types::STRING)) {
         return Some("null".to_owned());
     }
     if types.has(Types::NUMBER) && is_number(text) {
@@ -32,7 +35,7 @@ fn convert(types: Types, text: &str, mend: Mend) -> Option<String> {
 }
 
 /// Returns `text` if it is one JSON value, after repair if that is enabled.
-fn json(text: &str, mend: Mend) -> Option<String> {
+pub(super) fn json(text: &str, mend: Mend) -> Option<String> {
     let mut value = String::with_capacity(text.len());
     let mut body = JsonBody::new(mend.repair, mend.max_depth);
     // A number or word only ends with the character after it.
@@ -97,6 +100,8 @@ pub(super) struct TypedValue {
     mend: Mend,
     /// Whether the value is a string whose opening quote has been sent.
     streams: bool,
+    /// The length up to which a string waits before it streams, because it may be the first element of a list.
+    waits: usize,
     /// The text so far, as long as the value may still be something other than a string.
     text: String,
     /// The length of the white space before the first visible character of the text, in bytes.
@@ -110,6 +115,24 @@ impl TypedValue {
     pub(super) fn new(types: Types, mend: Mend) -> Self {
         let types = if types == Types::default() { Types::STRING } else { types };
         Self { types, mend, ..Self::default() }
+    }
+
+    /// Sets the length up to which a string waits before it streams.
+    pub(super) fn waiting(self, waits: usize) -> Self {
+        Self { waits, ..self }
+    }
+
+    /// Writes a complete value of these types.
+    pub(super) fn write(types: Types, text: &str, mend: Mend, out: &mut Out<'_>) {
+        let mut value = Self::new(types, mend);
+        value.begin(out);
+        value.push(text, out);
+        value.end(out);
+    }
+
+    /// At the end of a value that waited, returns its text, none of which has been sent.
+    pub(super) fn waited(&mut self) -> Option<String> {
+        (self.waits > 0 && !self.streams).then(|| std::mem::take(&mut self.text))
     }
 
     /// Whether the value is a string that is sent as it arrives.
@@ -136,7 +159,7 @@ impl TypedValue {
 
     /// Begins the value. Sends the opening quote if the value can only be a string.
     pub(super) fn begin(&mut self, out: &mut Out<'_>) {
-        if self.types == Types::STRING {
+        if self.types == Types::STRING && self.waits == 0 {
             self.streams = true;
             out(Piece::Arguments("\""));
         }
@@ -153,8 +176,11 @@ impl TypedValue {
             self.blank += text.len() - text.trim_start().len();
         }
         self.text.push_str(text);
-        let is_string =
-            self.types == Types::STRING | Types::NULL && !may_be_null(tail(&self.text, self.blank));
+        let is_string = if self.types.is_string() {
+            self.text.len() > self.waits
+        } else {
+            self.types == Types::STRING | Types::NULL && !may_be_null(tail(&self.text, self.blank))
+        };
         self.quotes.read(text);
         if is_string || self.text.len() > self.mend.max_hold {
             self.streams = true;
@@ -191,14 +217,17 @@ impl TypedValue {
     }
 }
 
-/// Whether `text`, which begins with its first visible character, may be `null` followed by white space.
+/// Whether `text`, which begins with its first visible character, may be `null` or `None` followed by white space.
 fn may_be_null(text: &str) -> bool {
     if text.len() > 64 {
         return false;
     }
     let word = text.trim_end();
-    let begins =
-        "null".as_bytes().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
+    let begins = "None".starts_with(word)
+        || "null"
+            .as_bytes()
+            .get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
     begins && (word.len() == 4 || word.len() == text.len())
 }
 
@@ -208,15 +237,19 @@ mod tests {
 
     use super::*;
     use crate::{
-        tools::{DeclaredTools, Schema},
+        conversation::{Conversation, Tool},
+        tools::DeclaredTools,
         wire::json::Raw,
     };
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
-        let tools = DeclaredTools::default();
+        let parameters = json!({"properties": {"x": schema}});
+        let (name, description) = ("f".to_owned(), String::new());
+        let parameters = Some(Raw::from(parameters));
+        let tool = Tool { name, description, parameters, strict: None, declared: None };
+        let tools = DeclaredTools::new(&Conversation { tools: vec![tool], ..Conversation::default() }, "");
         let rules = CallRules::lenient(&tools);
-        let mut value =
-            TypedValue::new(Schema::read(Raw::from(schema.clone()).view()).types, Mend::new(&rules));
+        let mut value = TypedValue::new(tools.types("f", "x").unwrap_or_default(), Mend::new(&rules));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
             if let Piece::Arguments(text) = piece {
@@ -249,6 +282,16 @@ mod tests {
             (json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), "5", "5"),
             (json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), "5a\n", r#""5a\n""#),
             (json!({"enum": [1, 2]}), "2", "2"),
+            (json!({"type": "integer"}), "null", "null"),
+            (json!({"type": "boolean", "default": null}), "None", "null"),
+            (json!({"type": "array"}), "NULL", "null"),
+            (json!({"type": "string", "default": null}), "null", "null"),
+            (json!({"type": "string", "default": null}), "None", "null"),
+            (json!({"type": "string", "default": null}), "Nobody", r#""Nobody""#),
+            (json!({"type": "string", "default": null}), "none", r#""none""#),
+            (json!({"type": "string"}), "null", r#""null""#),
+            (json!({"type": ["string", "integer"]}), "null", r#""null""#),
+            (json!({}), "null", r#""null""#),
             (json!({"type": "array"}), "[1, 'a', True]", r#"[1, "a", true]"#),
             (json!({"type": "object"}), "{\"a\": 1.0}", "{\"a\": 1.0}"),
             (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),

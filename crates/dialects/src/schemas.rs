@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::json::{Json, Kind};
+use crate::{
+    tools::referred,
+    wire::json::{Json, Kind},
+};
 
 /// Keywords for alternatives. Several APIs reject them at the top level of the schema for arguments, but
 /// accept them in nested schemas.
@@ -122,8 +125,7 @@ struct Reading<'s> {
 
 impl<'s> Reading<'s> {
     fn referred(&self, schema: &Value) -> Option<&'s Value> {
-        let name = schema.get("$ref")?.as_str()?;
-        self.root.pointer(name.strip_prefix('#')?)
+        referred(self.root, schema.get("$ref")?.as_str()?)
     }
 
     fn parameters(&mut self, schema: &'s Value, depth: usize) -> Parameters {

@@ -3,6 +3,7 @@
 mod custom;
 mod examples;
 mod found;
+mod history;
 mod imitations;
 mod json;
 mod page;

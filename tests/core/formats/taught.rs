@@ -48,15 +48,12 @@ fn taught_calls_of_every_type_are_detected() {
     }
 }
 
-/// GigaChat 3 writes at most one call per message.
-const SINGLE: &[&str] = &["gigachat3"];
-
 #[test]
 fn parallel_taught_calls_stay_separate() {
     let two =
         [call("search", &json!({"query": "a"})), call("now", &json!({})), call("add", &json!({"x": 1}))];
     let wanted = [("search", json!({"query": "a"})), ("now", json!({})), ("add", json!({"x": 1}))];
-    for (format, teach) in taught().filter(|(format, _)| !SINGLE.contains(&format.name)) {
+    for (format, teach) in taught() {
         let found = find_at_every_cut(&Detect::Formats(vec![format.name]), &teach.form.calls(&two));
         assert_eq!(found.parsed_calls(), wanted, "{}: {found:?}", format.name);
         assert_eq!(found.text, "", "{}", format.name);

@@ -1,7 +1,7 @@
 //! Reads the values of elements, and finds where they end.
 
 use super::{At, ElementsWalk, Level};
-use crate::tools::{DeclaredTools, Types};
+use crate::tools::{DeclaredTools, Shape};
 use crate::{
     pattern::{Fit, fit, fit_any},
     tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
@@ -49,8 +49,8 @@ impl ElementsWalk {
         let child = if blank > 0 { None } else { self.child(text) };
         match child {
             Some(None) => Step::Hold,
-            Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
-                let array = self.types.may_be_array() || (self.types == Types::default() && tag == "item");
+            Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth && self.nests(&tag) => {
+                let array = self.types.may_be_array() || (self.types.is_empty() && tag == "item");
                 self.levels.push(Level {
                     key: std::mem::take(&mut self.leaf),
                     array,
@@ -77,6 +77,12 @@ impl ElementsWalk {
         }
     }
 
+    /// Whether an element with this child is a container. Markup may be the text of an element that the schema does not
+    /// describe, unless it is a list or the format marks its tags.
+    fn nests(&self, child: &str) -> bool {
+        !self.types.is_empty() || !self.elements.sign.is_empty() || child == "item"
+    }
+
     /// If an element should be an array, but has no children and is not JSON, starts the array and makes the
     /// element its first item.
     fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) {
@@ -87,14 +93,15 @@ impl ElementsWalk {
         out(Piece::Arguments("["));
         self.levels.push(Level { key: self.leaf.clone(), array: true, empty: false, repeats: true });
         let leaf = self.leaf.clone();
-        self.types = self.types_of(&leaf, tools).unwrap_or_default();
+        self.types = self.shape_of(&leaf, tools).map(Shape::types).unwrap_or_default();
         self.value = TypedValue::new(self.types, self.mend);
     }
 
     pub(super) fn end_leaf(&mut self, out: &mut Out<'_>) {
-        match self.value.is_empty() && self.types.is_container() {
+        match self.value.is_empty() && self.types.is_container() && !self.repeats.is_pending() {
             true => out(Piece::Arguments(if self.types.may_be_array() { "[]" } else { "{}" })),
-            false => self.value.end(out),
+            false if self.levels.last().is_some_and(|level| level.array) => self.value.end(out),
+            false => self.repeats.end(&mut self.value, out),
         }
         self.at = At::Between;
     }
@@ -139,7 +146,7 @@ impl ElementsWalk {
         if rest.is_empty() {
             return Sure::Maybe;
         }
-        let around = self.elements.around.iter().map(|&(_, close)| close);
+        let around = self.around(tools).map(|(_, close)| close);
         let closers = fit_any(around.chain(self.outer()), rest);
         let inner = if self.levels.len() > 1 { fit(&self.closer(), rest) } else { Fit::No };
         let child = match self.child(rest) {
@@ -152,8 +159,12 @@ impl ElementsWalk {
         any(Sure::Yes).or_else(|| any(Sure::Maybe)).unwrap_or(Sure::No)
     }
 
-    /// Whether the element `tag` may come next. If the tool's parameters are known, it must be one of them.
+    /// Whether the element `tag` may come next. If the tool's parameters are known, the first one must be one of
+    /// them.
     pub(super) fn may_follow(&self, tag: &str, tools: &DeclaredTools) -> bool {
-        self.levels.len() > 1 || !tools.has_arguments(&self.name) || tools.declares(&self.name, tag)
+        self.started
+            || self.levels.len() > 1
+            || !tools.has_arguments(&self.name)
+            || tools.declares(&self.name, tag)
     }
 }

@@ -5,6 +5,7 @@
 //! as soon as it has a child: as an array if the schema allows an array or the child is called `item`, and otherwise
 //! as an object. All other elements are held and converted at their end.
 
+mod json;
 mod leaf;
 mod name;
 
@@ -13,14 +14,15 @@ use super::{
     body::JsonBody,
     broken::{Rest, Resumes},
     pattern::{Fit, fit, fit_any},
+    repeats::Repeats,
     string_fast_path::StringFastPath,
-    tag::{Verdict, json},
+    tag::{self, Sure, Verdict},
     text::{head, tail},
     typed_value::{Mend, TypedValue},
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Calls, Elements, ElementsName};
-use crate::tools::{DeclaredTools, Types};
+use crate::tools::{DeclaredTools, Shape, Types};
 use crate::wire::json::escape_str;
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ pub(super) struct ElementsWalk {
     /// The tag of the open leaf.
     leaf: String,
     value: TypedValue,
+    repeats: Repeats,
     types: Types,
     /// Whether the leaf may still have children, since its text so far is blank.
     may_nest: bool,
@@ -89,7 +92,7 @@ impl Walk for ElementsWalk {
             At::BeforeJson | At::AfterJson => self.around_json(text, out),
             At::Text(_) => self.text(text, out),
             At::Json => {
-                let step = json(&mut self.body, text, out);
+                let step = tag::json(&mut self.body, text, out);
                 if let Step::Whole(_) = step {
                     self.at = At::AfterJson;
                 }
@@ -119,7 +122,7 @@ impl Walk for ElementsWalk {
     }
 
     fn kept(&self) -> usize {
-        self.value.kept() + self.blank.len()
+        self.value.kept() + self.repeats.kept() + self.blank.len()
     }
 
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
@@ -143,6 +146,8 @@ impl Walk for ElementsWalk {
             At::Json => stopped && self.body.close_last(&mut |text: &str| out(Piece::Arguments(text))),
             At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
+        // No repetition follows.
+        self.repeats.settle(self.mend, out);
         // Complete JSON contains all arguments, whereas more elements could have followed.
         let whole = ended && (stopped || self.json);
         if whole {
@@ -189,6 +194,7 @@ impl ElementsWalk {
             levels: vec![Level { key: String::new(), array: false, empty: true, repeats: false }],
             leaf: String::new(),
             value: TypedValue::default(),
+            repeats: Repeats::default(),
             types: Types::default(),
             may_nest: false,
             blank: String::new(),
@@ -218,6 +224,7 @@ impl ElementsWalk {
         }
         self.start(out);
         self.ended = true;
+        self.repeats.settle(self.mend, out);
         if !self.json {
             let empty = self.levels.first().is_none_or(|root| root.empty);
             out(Piece::Arguments(if empty { "{}" } else { "}" }));
@@ -242,7 +249,8 @@ impl ElementsWalk {
         if self.is_repeating() {
             return self.repeated(text, rules.tools, out);
         }
-        let open = match if self.levels.len() == 1 { self.at_root(text) } else { self.at_closer(text, out) } {
+        let at_root = self.levels.len() == 1;
+        let open = match if at_root { self.at_root(text, rules, out) } else { self.at_closer(text, out) } {
             Step::Hold => true,
             Step::Stop(_) => false,
             step => return step,
@@ -270,9 +278,20 @@ impl ElementsWalk {
     }
 
     /// Reads the text between the outermost elements. Returns `Stop` at anything that may not occur there.
-    fn at_root(&mut self, text: &str) -> Step {
+    fn at_root(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let mut begins = false;
         let empty = !self.json && self.levels.first().is_some_and(|root| root.empty);
+        if empty && text.starts_with('{') {
+            match self.is_object(text, rules.tools) {
+                Sure::Yes => {
+                    self.start(out);
+                    (self.at, self.json) = (At::Json, true);
+                    return Step::Took(0);
+                }
+                Sure::Maybe => return Step::Hold,
+                Sure::No => {}
+            }
+        }
         for &(opener, close) in self.elements.json.iter().filter(|_| empty) {
             match fit(opener, text) {
                 Fit::Whole(len) => {
@@ -282,7 +301,7 @@ impl ElementsWalk {
                 fit => begins |= fit == Fit::Begins,
             }
         }
-        let around = self.elements.around.iter().flat_map(|&(open, close)| [open, close]);
+        let around = self.around(rules.tools).flat_map(|(open, close)| [open, close]);
         match (fit_any(around, text), self.ends(text), fit_any(self.outer(), text)) {
             (Fit::Whole(len), ..) => Step::Took(len),
             (_, Fit::Whole(len), _) => Step::End(len),
@@ -290,6 +309,15 @@ impl ElementsWalk {
             fits if begins || [fits.0, fits.1, fits.2].contains(&Fit::Begins) => Step::Hold,
             _ => Step::Stop(0),
         }
+    }
+
+    /// The openers and closers of elements around the arguments. A parameter that the tool declares is none of them.
+    fn around<'t>(
+        &self,
+        tools: &'t DeclaredTools,
+    ) -> impl Iterator<Item = (&'static str, &'static str)> + use<'t, '_> {
+        let is_key = |open: &str| tools.declares(&self.name, open.trim_matches(['<', '>']));
+        self.elements.around.iter().copied().filter(move |(open, _)| !is_key(open))
     }
 
     /// Reads the closer of the innermost container. Returns `Stop` at another element.
@@ -375,6 +403,14 @@ impl ElementsWalk {
             return Step::Stop(0);
         }
         self.start(out);
+        let is_list = self.levels.last().is_some_and(|level| level.array);
+        if self.repeats.is_pending() && !is_list && self.leaf == tag {
+            self.value = self.repeats.again(self.mend, out);
+            self.may_nest = false;
+            self.at = At::Leaf { fresh: true };
+            return Step::Took(len);
+        }
+        self.repeats.settle(self.mend, out);
         let Some(level) = self.levels.last_mut() else { return Step::Stop(0) };
         let mut written = String::new();
         match (level.empty, level.array) {
@@ -392,10 +428,15 @@ impl ElementsWalk {
             out(Piece::Arguments(&written));
         }
         tag.clone_into(&mut self.leaf);
-        let known = self.types_of(tag, tools);
-        self.types = known.unwrap_or_default();
-        self.value = TypedValue::new(self.types, self.mend);
-        self.may_nest = if known.is_some() { self.types.may_nest() } else { !self.elements.sign.is_empty() };
+        let shape = self.shape_of(tag, tools);
+        self.types = shape.map(Shape::types).unwrap_or_default();
+        self.value = match is_list {
+            true => TypedValue::new(self.types, self.mend),
+            false => self.repeats.value(self.types, shape, self.mend),
+        };
+        // An element that the schema does not describe is a string, or in a container also a list.
+        let is_open = !self.elements.sign.is_empty() || self.levels.len() > 1;
+        self.may_nest = if self.types.is_empty() { is_open } else { self.types.may_nest() };
         if !self.may_nest {
             self.value.begin(out);
         }
@@ -403,8 +444,8 @@ impl ElementsWalk {
         Step::Took(len)
     }
 
-    /// Returns the types that the schema allows for the element `tag` in the innermost container.
-    fn types_of(&self, tag: &str, tools: &DeclaredTools) -> Option<Types> {
+    /// Returns the schema of the element `tag` in the innermost container.
+    fn shape_of<'t>(&self, tag: &str, tools: &'t DeclaredTools) -> Option<Shape<'t>> {
         let mut shape = tools.shape(&self.name)?;
         let (_, inner) = self.levels.split_first()?;
         let mut array = false;
@@ -412,7 +453,7 @@ impl ElementsWalk {
             shape = shape.inner((!array).then_some(level.key.as_str()))?;
             array = level.array;
         }
-        Some(shape.inner((!array).then_some(tag))?.types).filter(|types| *types != Types::default())
+        shape.inner((!array).then_some(tag))
     }
 
     /// Whether the innermost container is a list written as adjacent elements.
@@ -434,6 +475,7 @@ impl ElementsWalk {
     }
 
     fn close_container(&mut self, out: &mut Out<'_>) {
+        self.repeats.settle(self.mend, out);
         if let Some(level) = self.levels.pop() {
             out(Piece::Arguments(match (level.array, level.empty) {
                 (true, true) => "[]",
@@ -441,35 +483,6 @@ impl ElementsWalk {
                 (false, true) => "{}",
                 (false, false) => "}",
             }));
-        }
-    }
-
-    /// Reads the white space, CDATA markers and closer around JSON that contains all arguments.
-    fn around_json(&mut self, text: &str, out: &mut Out<'_>) -> Step {
-        let blank = text.len() - text.trim_start().len();
-        if blank > 0 {
-            return Step::Took(blank);
-        }
-        let before = matches!(self.at, At::BeforeJson);
-        if before && text.starts_with('{') {
-            self.start(out);
-            (self.at, self.json) = (At::Json, true);
-            return Step::Took(0);
-        }
-        let shield = if before { "<![CDATA[" } else { "]]>" };
-        match (fit(shield, text), fit(self.json_close, text)) {
-            (Fit::Whole(len), _) => Step::Took(len),
-            (_, Fit::Whole(len)) => {
-                self.at = At::Between;
-                Step::Took(len)
-            }
-            (Fit::Begins, _) | (_, Fit::Begins) => Step::Hold,
-            _ if before => {
-                // Not JSON, so the arguments are elements.
-                self.at = At::Between;
-                Step::Took(0)
-            }
-            _ => Step::Stop(0),
         }
     }
 }

@@ -7,22 +7,25 @@
 
 mod value;
 
+use std::borrow::Cow;
+
 use super::{
     bare_text::BareText,
     body::JsonBody,
     broken::{Rest, Resumes},
     pattern::{Fit, fit, fit_any},
+    repeats::Repeats,
     string_fast_path::StringFastPath,
     tag::{
-        Sure, Verdict, attribute, bare_name, blank_or_name, json, read_key, read_pair, tag_text, types_of,
+        self, Sure, Verdict, attribute, bare_name, blank_or_name, read_key, read_pair, tag_text, types_of,
     },
     text::{head, tail},
-    typed_value::{Mend, TypedValue},
+    typed_value::{Mend, TypedValue, json},
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Calls, Key, Params, ParamsName};
-use crate::tools::DeclaredTools;
-use crate::wire::json::escape_str;
+use crate::tools::{DeclaredTools, Shape};
+use crate::wire::json::{Json, escape_str};
 
 #[derive(Debug)]
 enum At {
@@ -51,6 +54,9 @@ pub(super) struct ParamsWalk {
     any_name: bool,
     keys: Vec<String>,
     value: TypedValue,
+    repeats: Repeats,
+    /// Whether the value may contain all arguments. Its key has not been sent.
+    wraps: bool,
     /// Whether the value can only be a string, according to the tool's declaration.
     string: bool,
     body: JsonBody,
@@ -71,7 +77,7 @@ impl Walk for ParamsWalk {
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
             At::Json => {
-                let step = json(&mut self.body, text, out);
+                let step = tag::json(&mut self.body, text, out);
                 if let Step::Whole(_) = step {
                     self.at = At::Between;
                 }
@@ -100,7 +106,7 @@ impl Walk for ParamsWalk {
     }
 
     fn kept(&self) -> usize {
-        self.value.kept()
+        self.value.kept() + self.repeats.kept()
     }
 
     fn is_in_call(&self) -> bool {
@@ -115,7 +121,7 @@ impl Walk for ParamsWalk {
                 let verdict = self.verdict(held, &DeclaredTools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
-                    self.value.end(out);
+                    self.end_value(&DeclaredTools::default(), out);
                 }
                 ends
             }
@@ -123,6 +129,8 @@ impl Walk for ParamsWalk {
             At::Json => stopped && self.body.close_last(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
+        // No repetition follows.
+        self.repeats.settle(self.mend, out);
         // Complete JSON contains all arguments, whereas more parameters could have followed.
         let whole = ended && (stopped || self.json);
         if whole {
@@ -155,6 +163,8 @@ impl ParamsWalk {
             any_name: rules.any_name,
             keys: Vec::new(),
             value: TypedValue::default(),
+            repeats: Repeats::default(),
+            wraps: false,
             string: false,
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
@@ -188,6 +198,7 @@ impl ParamsWalk {
         }
         self.start(out);
         self.ended = true;
+        self.repeats.settle(self.mend, out);
         if !self.json {
             out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
         }
@@ -344,16 +355,62 @@ impl ParamsWalk {
 
     /// Begins the parameter `key`. `kind` is the type in its tag.
     fn begin(&mut self, key: &str, kind: Option<&str>, tools: &DeclaredTools, out: &mut Out<'_>) {
-        let declared = tools.types(&self.name, key);
+        let shape = tools.shape(&self.name).and_then(|shape| shape.inner(Some(key)));
+        let declared = shape.map(Shape::types);
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();
-        let mut written = String::from(if self.keys.is_empty() { "{\"" } else { ", \"" });
+        self.at = At::Value { fresh: true };
+        if self.repeats.is_pending() && self.keys.last().is_some_and(|last| last == key) {
+            self.value = self.repeats.again(self.mend, out);
+            return;
+        }
+        self.repeats.settle(self.mend, out);
+        self.value = self.repeats.value(types, shape, self.mend);
+        self.wraps = self.keys.is_empty()
+            && shape.is_none()
+            && WRAPPERS.contains(&key)
+            && tools.has_arguments(&self.name);
+        self.keys.push(key.to_owned());
+        if self.wraps {
+            self.value = TypedValue::new(types, self.mend).waiting(usize::MAX);
+        } else {
+            self.key(out);
+            self.value.begin(out);
+        }
+    }
+
+    /// Sends the last key.
+    fn key(&mut self, out: &mut Out<'_>) {
+        let Some(key) = self.keys.last() else { return };
+        let mut written = String::from(if self.keys.len() == 1 { "{\"" } else { ", \"" });
         escape_str(&mut written, key);
         written.push_str("\": ");
         out(Piece::Arguments(&written));
-        self.keys.push(key.to_owned());
-        self.value = TypedValue::new(types, self.mend);
-        self.value.begin(out);
-        self.at = At::Value { fresh: true };
+    }
+
+    /// Ends a value. If it contains all arguments, its key is not an argument.
+    fn end_value(&mut self, tools: &DeclaredTools, out: &mut Out<'_>) {
+        if std::mem::take(&mut self.wraps) {
+            let text = self.value.waited().unwrap_or_default();
+            if let Some(arguments) = self.unwrapped(&text, tools) {
+                self.json = true;
+                return out(Piece::Arguments(&arguments));
+            }
+            self.key(out);
+            self.value.push(&text, out);
+        }
+        self.repeats.end(&mut self.value, out);
+    }
+
+    /// The arguments in `text`, if it is an object whose keys are all declared.
+    fn unwrapped(&self, text: &str, tools: &DeclaredTools) -> Option<String> {
+        let object = Some(text.trim()).filter(|text| text.starts_with('{'))?;
+        let arguments = json(object, self.mend)?;
+        let is_declared = |(key, _): (Cow<'_, str>, Json<'_>)| tools.declares(&self.name, &key);
+        let declares_all = Json::parse(&arguments).is_ok_and(|view| view.members().all(is_declared));
+        declares_all.then_some(arguments)
     }
 }
+
+/// Keys under which models write all arguments once more, unless the tool declares them.
+const WRAPPERS: [&str; 5] = ["arguments", "input", "properties", "args", "parameters"];

@@ -5,7 +5,8 @@ use crate::{
     format::Key,
     pattern::{Fit, fit, fit_any},
     tag::{
-        MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_key, read_pair, read_value, terminator,
+        MAX_BLANK, Reached, Sure, Verdict, candidate, cdata, read_cdata, read_key, read_pair, read_value,
+        terminator,
     },
     text::{slice, tail},
     tools::DeclaredTools,
@@ -40,16 +41,25 @@ impl ParamsWalk {
             self.verdict(tail(text, at), tools, quotes, false)
         };
         let terminator = terminator(text, |text| self.candidate(text), verdict);
+        self.send_key_of_long_value(terminator.0, out);
         let (step, reached) = read_value(text, terminator, &mut self.value, out);
         match reached {
             Reached::Data => {}
             Reached::Cdata => self.at = At::Data,
             Reached::End => {
-                self.value.end(out);
+                self.end_value(tools, out);
                 self.at = At::Between;
             }
         }
         step
+    }
+
+    /// A value that is too long to be held is not searched for all arguments. `more` bytes of it follow.
+    fn send_key_of_long_value(&mut self, more: usize, out: &mut Out<'_>) {
+        if self.wraps && self.value.kept().saturating_add(more) > self.mend.max_hold {
+            self.wraps = false;
+            self.key(out);
+        }
     }
 
     /// Returns the first offset at which something other than data may begin.
@@ -155,6 +165,8 @@ impl ParamsWalk {
     }
 
     pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
+        let (data, _) = cdata(text);
+        self.send_key_of_long_value(data.len(), out);
         let (step, reached) = read_cdata(text, &mut self.value, out);
         if reached == Reached::Data {
             self.at = At::Value { fresh: false };

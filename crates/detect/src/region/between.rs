@@ -100,6 +100,11 @@ impl Region {
             markup.make_ascii_lowercase();
         }
         let inner = if html { &["</code>"] } else { tag.special().inner };
+        if tag.open == tag.close
+            && let Some(rest) = markup.strip_prefix(tag.close)
+        {
+            return another_call(rest, inner);
+        }
         match () {
             () if markup == tag.close => Between::Closed,
             () if inner.contains(&markup.as_str()) => Between::Taken,
@@ -110,6 +115,21 @@ impl Region {
         }
     }
 }
+
+/// What the text behind a marker means that both closes a call and opens the next one, which begins with one of
+/// `words`.
+fn another_call(text: &str, words: &[&str]) -> Between {
+    let word = text.trim_start();
+    match () {
+        () if words.contains(&word) => Between::Taken,
+        () if text.len() - word.len() > MAX_SPACE => Between::Foreign,
+        () if words.iter().any(|known| known.starts_with(word)) => Between::Begins,
+        () => Between::Foreign,
+    }
+}
+
+/// The maximum length of white space between such a marker and the next call, in bytes.
+const MAX_SPACE: usize = 16;
 
 fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = &'l &'static str>) -> bool {
     literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))

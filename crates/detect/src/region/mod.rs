@@ -147,7 +147,14 @@ impl Region {
                     return self.leave(behind);
                 }
                 Between::Closed => return Step::End(behind),
-                Between::Foreign => return Step::Stop(0),
+                Between::Foreign => {
+                    let RegionKind::Tag(tag) = self.container else { return Step::Stop(0) };
+                    // A closer that could have been the next opener.
+                    let is_closed = matches!(self.phase, Phase::After)
+                        && tag.open == tag.close
+                        && markup.starts_with(tag.close);
+                    return if is_closed { Step::End(tag.close.len()) } else { Step::Stop(0) };
+                }
             }
         }
         Step::Hold

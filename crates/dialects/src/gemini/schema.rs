@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::tools::referred;
+
 /// Maximum depth to which references and nested schemas are followed, because schemas may be recursive.
 const MAX_DEPTH: usize = 24;
 
@@ -28,6 +30,9 @@ const KEPT: [&str; 11] = [
     "pattern",
     "default",
 ];
+
+/// Keywords that are kept beside a reference.
+const BESIDE: [&str; 3] = ["description", "title", "default"];
 
 const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
 
@@ -60,11 +65,16 @@ impl<'s> Reduction<'s, '_> {
                 return reduced.into();
             }
         }
-        if let Some(target) = members.get("$ref").and_then(Value::as_str).and_then(|name| self.referred(name))
-        {
+        let target = members.get("$ref").and_then(Value::as_str).and_then(|name| referred(self.root, name));
+        if let Some(target) = target {
             self.references += 1;
-            let reduced = self.schema(target, depth + 1);
+            let mut reduced = self.schema(target, depth + 1);
             self.references -= 1;
+            // What stands beside a reference is closer to the value than its target.
+            if let Some(reduced) = reduced.as_object_mut().filter(|reduced| !reduced.is_empty()) {
+                let beside = BESIDE.iter().filter_map(|key| Some((key, members.get(*key)?)));
+                reduced.extend(beside.map(|(key, value)| ((*key).to_owned(), value.clone())));
+            }
             return reduced;
         }
         for key in KEPT {
@@ -90,11 +100,6 @@ impl<'s> Reduction<'s, '_> {
             reduced.entry("items").or_insert_with(|| json!({"type": "string"}));
         }
         with_lone_choices(reduced).into()
-    }
-
-    /// The target of `#/$defs/name`, or of a reference to any other place in the schema.
-    fn referred(&self, name: &str) -> Option<&'s Value> {
-        self.root.pointer(name.strip_prefix('#')?)
     }
 
     /// Converts `enum` and `const`. Only strings can be listed.
@@ -269,7 +274,7 @@ mod tests {
                 "a": {"type": ["string", "null"], "format": "uri", "description": "D"},
                 "b": {"const": "k"},
                 "c": {"anyOf": [{"type": "integer", "format": "int32"}, {"type": "null"}]},
-                "d": {"$ref": "#/$defs/Point"},
+                "d": {"$ref": "#/$defs/Point", "description": "P"},
                 "e": {"type": "array", "items": {"oneOf": [{"type": "string"}, {"type": "boolean"}]}},
                 "f": {"enum": [1, 2]},
                 "g": {"type": ["string", "integer"]},
@@ -281,7 +286,7 @@ mod tests {
                 "a": {"description": "D", "nullable": true, "type": "string"},
                 "b": {"type": "string", "enum": ["k"]},
                 "c": {"nullable": true, "type": "integer", "format": "int32"},
-                "d": {"type": "object", "properties": {"x": {"type": "number"}}},
+                "d": {"type": "object", "properties": {"x": {"type": "number"}}, "description": "P"},
                 "e": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "boolean"}]}},
                 "f": {},
                 "g": {"anyOf": [{"type": "string"}, {"type": "integer"}]},

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::Tool;
+use crate::{conversation::Tool, tools::referred};
 
 /// The part of JSON Schema that a server can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,8 +162,7 @@ impl Fitting<'_> {
         }
         let depth = depth - 1;
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
-            let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-            return match target {
+            return match referred(self.root, reference) {
                 Some(target) => self.fit(target, depth),
                 None => self.any(),
             };
@@ -231,9 +230,8 @@ impl Fitting<'_> {
         }
         let mut whole: Map<String, Value> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
         for branch in branches.iter().take(MAX_DEPTH) {
-            let reference =
-                branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
-            let branch = reference.map_or(Some(branch), |pointer| self.root.pointer(pointer));
+            let reference = branch.get("$ref").and_then(Value::as_str);
+            let branch = reference.map_or(Some(branch), |reference| referred(self.root, reference));
             for (key, value) in branch.and_then(Value::as_object).into_iter().flatten() {
                 if !self.affords(size(value)) {
                     return self.any();

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
+use super::references::referred;
 use crate::wire::{
     json::Json,
     text::{boundary_upto, head},
@@ -101,7 +102,10 @@ impl<'s> Check<'s> {
             Value::Object(schema) => schema,
             _ => return Ok(()),
         };
-        if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        // Generators also write `"default": null` for a value that may be null.
+        let is_nullable = schema.get("nullable") == Some(&Value::Bool(true))
+            || schema.get("default").is_some_and(Value::is_null);
+        if value.is_null() && is_nullable {
             return Ok(());
         }
         self.reference(schema, value, place)?;
@@ -124,8 +128,8 @@ impl<'s> Check<'s> {
 
     /// Checks the value against the target of a `$ref` within the same document.
     fn reference(&mut self, schema: &'s Map<String, Value>, value: &Value, place: &Place<'_>) -> Checked {
-        let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
-        match target.filter(|_| self.refers).and_then(|pointer| self.root.pointer(pointer)) {
+        let reference = schema.get("$ref").and_then(Value::as_str).filter(|_| self.refers);
+        match reference.and_then(|reference| referred(self.root, reference)) {
             Some(target) => self.nested(target, value, place),
             None => Ok(()),
         }

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 mod arguments;
 mod name;
+mod references;
+mod schema;
+mod shape;
 mod types;
 
 use crate::{
@@ -17,8 +20,12 @@ use crate::{
 };
 pub use arguments::fault as arguments_fault;
 pub use name::{is_spelling_of, normalized};
-pub(crate) use types::ArgumentTypes;
-pub use types::{Schema, Types};
+pub use references::referred;
+pub(crate) use references::{MAX_FOLLOWED, References};
+pub(crate) use schema::Schema;
+pub(crate) use shape::ArgumentTypes;
+pub use shape::Shape;
+pub use types::Types;
 
 /// Prefixes that models add to the names of tools: the namespaces in which OpenAI's prompts declare them.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
@@ -45,13 +52,7 @@ struct Signature {
     schema: Option<Raw>,
     /// The parsed schema. It is parsed only when needed, because most tools of a request are not called, and
     /// many calls do not need it.
-    parameters: OnceLock<Parameters>,
-}
-
-#[derive(Debug, Default)]
-struct Parameters {
-    required: Box<[Box<str>]>,
-    shape: ArgumentTypes,
+    parameters: OnceLock<ArgumentTypes>,
 }
 
 impl Signature {
@@ -59,25 +60,10 @@ impl Signature {
         Self { schema: tool.parameters.clone(), ..Self::default() }
     }
 
-    fn parameters(&self) -> &Parameters {
-        self.parameters.get_or_init(|| self.schema.as_ref().map(Parameters::of).unwrap_or_default())
-    }
-
-    fn shape(&self) -> &ArgumentTypes {
-        &self.parameters().shape
-    }
-
-    fn required(&self) -> impl Iterator<Item = &str> {
-        self.parameters().required.iter().map(Box::as_ref)
-    }
-}
-
-impl Parameters {
-    fn of(schema: &Raw) -> Self {
-        let schema = Schema::read(schema.view());
-        let required = schema.required.into_iter().flat_map(|required| required.elements());
-        let required = required.filter_map(|key| Some(key.as_str()?.into())).collect();
-        Self { required, shape: ArgumentTypes::of(&schema) }
+    fn parameters(&self) -> &ArgumentTypes {
+        self.parameters.get_or_init(|| {
+            self.schema.as_ref().map(|schema| ArgumentTypes::of(schema.view())).unwrap_or_default()
+        })
     }
 }
 
@@ -199,12 +185,12 @@ impl DeclaredTools {
 
     /// Whether the tool `name` declares an argument `key`.
     pub fn declares(&self, name: &str, key: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.shape().keys().any(|property| property == key))
+        self.tool(name).is_some_and(|tool| tool.parameters().keys().any(|property| property == key))
     }
 
     /// The argument that the tool `name` declares at position `place`.
     pub fn property(&self, name: &str, place: usize) -> Option<&str> {
-        self.tool(name)?.shape().keys().nth(place)
+        self.tool(name)?.parameters().keys().nth(place)
     }
 
     /// The argument of the tool `name` to which text without a key belongs: a required string, or else any
@@ -212,30 +198,30 @@ impl DeclaredTools {
     pub fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
-        let mut keys = tool.required().chain(tool.shape().keys());
-        keys.find(is_text).or(tool.shape().keys().next())
+        let mut keys = tool.parameters().required().chain(tool.parameters().keys());
+        keys.find(is_text).or(tool.parameters().keys().next())
     }
 
     /// The only argument of the tool `name`, if it is a string.
     pub fn only_string(&self, name: &str) -> Option<&str> {
-        let mut keys = self.tool(name)?.shape().keys();
+        let mut keys = self.tool(name)?.parameters().keys();
         let key = keys.next().filter(|_| keys.next().is_none())?;
         self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
 
     /// The types that the argument `key` of the tool `name` may have. `None` if it is not declared.
     pub fn types(&self, name: &str, key: &str) -> Option<Types> {
-        Some(self.shape(name)?.inner(Some(key))?.types)
+        Some(self.shape(name)?.inner(Some(key))?.types())
     }
 
     /// The argument types of the tool `name`. `None` if it is not declared.
-    pub fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
-        self.tool(name).map(Signature::shape)
+    pub fn shape(&self, name: &str) -> Option<Shape<'_>> {
+        self.tool(name)?.parameters().shape()
     }
 
     /// Whether the tool `name` declares any arguments. Their keys distinguish arguments from similar text.
     pub fn has_arguments(&self, name: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.shape().keys().next().is_some())
+        self.tool(name).is_some_and(|tool| tool.parameters().keys().next().is_some())
     }
 
     /// The required arguments of the tool `name` that the JSON object `arguments` lacks.
@@ -243,6 +229,6 @@ impl DeclaredTools {
         let Some(tool) = self.tool(name) else { return Vec::new() };
         let given: Option<serde_json::Map<String, Value>> = serde_json::from_str(arguments).ok();
         let given = |key: &str| given.as_ref().is_some_and(|members| members.contains_key(key));
-        tool.required().filter(|key| !given(key)).collect()
+        tool.parameters().required().filter(|key| !given(key)).collect()
     }
 }

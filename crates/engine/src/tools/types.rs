@@ -1,7 +1,4 @@
-//! Argument types from a tool's schema, reduced to what is needed to convert values written as plain text.
-//!
-//! [`Types`] is the set of types of a value, [`ArgumentTypes`] are the types in a complete schema, and
-//! [`Schema`] is an intermediate result of reading a schema.
+//! [`Types`]: the set of types of a value, which decides how text becomes a value.
 
 use std::ops::BitOr;
 
@@ -27,7 +24,7 @@ impl Types {
     /// Any JSON value, or a string if the text is not valid JSON.
     pub const JSON: Self = Self(64);
 
-    fn of_name(name: Json<'_>) -> Self {
+    pub(super) fn of_name(name: Json<'_>) -> Self {
         name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
@@ -56,7 +53,8 @@ impl Types {
         found.map(|(_, types)| *types).unwrap_or_default()
     }
 
-    fn of_value(value: Json<'_>) -> Self {
+    /// The type of this value.
+    pub(crate) fn of_value(value: Json<'_>) -> Self {
         match value.kind() {
             Kind::Null => Self::NULL,
             Kind::Bool => Self::BOOLEAN,
@@ -65,6 +63,17 @@ impl Types {
             Kind::Array => Self::ARRAY,
             Kind::Object => Self::OBJECT,
         }
+    }
+
+    /// Whether no types are known.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The types that are also in `other`.
+    #[must_use]
+    pub fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Whether all types in `other` are allowed.
@@ -90,99 +99,6 @@ impl Types {
     /// Whether only a string is allowed.
     pub fn is_string(self) -> bool {
         self == Self::STRING
-    }
-}
-
-/// The top level of a JSON schema, read in one pass.
-#[derive(Debug, Default)]
-pub struct Schema<'a> {
-    /// The allowed types. Empty if the schema does not specify any. They come from its `type` and branches,
-    /// or else from `enum` and `const`, or else from keywords that apply only to objects or arrays.
-    pub types: Types,
-    properties: Option<Json<'a>>,
-    items: Option<Json<'a>>,
-    pub(crate) required: Option<Json<'a>>,
-}
-
-impl<'a> Schema<'a> {
-    /// Reads the top level of `schema`.
-    pub fn read(schema: Json<'a>) -> Self {
-        Self::within(schema, 8)
-    }
-
-    /// Reads `schema` and its branches up to this depth.
-    fn within(schema: Json<'a>, depth: usize) -> Self {
-        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
-        let mut read = Self::default();
-        let (mut values, mut nullable) = (Types::default(), false);
-        for (key, value) in schema.members() {
-            match &*key {
-                "type" => {
-                    let names = value.elements().map(Types::of_name);
-                    read.types = names.fold(read.types | Types::of_name(value), Types::bitor);
-                }
-                "anyOf" | "oneOf" | "allOf" => {
-                    let branches = value.elements().map(|branch| Self::within(branch, depth).types);
-                    read.types = branches.fold(read.types, Types::bitor);
-                }
-                "enum" => values = value.elements().map(Types::of_value).fold(values, Types::bitor),
-                "const" => values = values | Types::of_value(value),
-                "properties" => read.properties = Some(value),
-                "items" => read.items = Some(value),
-                "required" => read.required = Some(value),
-                "nullable" => nullable = value.as_bool() == Some(true),
-                _ => {}
-            }
-        }
-        if read.types == Types::default() {
-            read.types = values;
-        }
-        if read.types == Types::default() {
-            let object = read.properties.map_or(Types::default(), |_| Types::OBJECT);
-            let array = read.items.map_or(Types::default(), |_| Types::ARRAY);
-            read.types = object | array;
-        }
-        if nullable {
-            read.types = read.types | Types::NULL;
-        }
-        read
-    }
-}
-
-/// A schema, reduced to what is needed to convert values written as text.
-#[derive(Debug, Default)]
-pub struct ArgumentTypes {
-    pub types: Types,
-    members: Box<[(Box<str>, ArgumentTypes)]>,
-    items: Option<Box<ArgumentTypes>>,
-}
-
-impl ArgumentTypes {
-    /// The types in `schema`, to the depth that values may have.
-    pub(crate) fn of(schema: &Schema<'_>) -> Self {
-        Self::within(schema, 16)
-    }
-
-    fn within(schema: &Schema<'_>, depth: usize) -> Self {
-        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
-        let within = |schema| Self::within(&Schema::read(schema), depth);
-        let members = schema.properties.into_iter().flat_map(|properties| properties.members());
-        Self {
-            types: schema.types,
-            members: members.map(|(key, schema)| (key.into(), within(schema))).collect(),
-            items: schema.items.map(|items| Box::new(within(items))),
-        }
-    }
-
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.members.iter().map(|(key, _)| key.as_ref())
-    }
-
-    /// The types of the member `key`, or of an array's elements if `key` is `None`.
-    pub fn inner(&self, key: Option<&str>) -> Option<&Self> {
-        let Some(key) = key else { return self.items.as_deref() };
-        let mut members = self.members.iter();
-        members.find(|(name, _)| name.as_ref() == key).map(|(_, shape)| shape)
     }
 }
 

@@ -269,11 +269,11 @@ impl Catalogue<'_> {
             let [first, _] = &calls;
             let first = std::slice::from_ref(first);
             let (one, two) = (teach.form.calls(first), teach.form.calls(&calls));
-            let mut kinds =
-                vec![("alone", one.clone(), first), ("after-text", format!("{BEFORE}\n{one}"), first)];
-            if !ONE_CALL.contains(&format.name) {
-                kinds.push(("two", two, &calls));
-            }
+            let kinds = [
+                ("alone", one.clone(), first),
+                ("after-text", format!("{BEFORE}\n{one}"), first),
+                ("two", two, &calls),
+            ];
             for (kind, text, calls) in kinds {
                 let scenario = Scenario::text(pieces(&text, 4));
                 let before = if kind == "after-text" { BEFORE } else { "" };
@@ -365,9 +365,6 @@ const NOTE: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\"\n"
 
 /// Arguments whose values have no leading or trailing whitespace, since formats with tags do not preserve it.
 const WRITTEN: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\" <b>&amp;</b>"}"#;
-
-/// Formats that allow only one call in a message.
-const ONE_CALL: [&str; 1] = ["gigachat3"];
 
 /// Numbers that change if they are parsed as floating-point numbers.
 const NUMBERS: &str = r#"{"a": 2.50, "b": 12345678901234567890, "c": 1e400, "d": -0.0}"#;

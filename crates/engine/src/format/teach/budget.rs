@@ -3,8 +3,11 @@
 
 use std::borrow::Cow;
 
-use super::{guess::words, references::References};
-use crate::wire::json::{Encoder, Json, Kind};
+use super::guess::words;
+use crate::{
+    tools::References,
+    wire::json::{Encoder, Json, Kind},
+};
 
 /// Maximum depth to which a shortened schema is written. Deeper schemas become `{}`.
 const MAX_DEPTH: usize = 24;
@@ -123,24 +126,37 @@ impl<'a> Shortening<'_, 'a> {
             json.compact(schema);
             return;
         }
-        let Some(schema) = self.resolve(schema).filter(|_| depth < MAX_DEPTH) else {
+        let Some(target) = self.resolve(schema).filter(|_| depth < MAX_DEPTH) else {
             json.object(|_| {});
             return;
         };
         json.object(|json| {
-            for (keyword, value) in schema.members() {
+            for (keyword, value) in target.members() {
+                // What stands beside a reference is closer to the argument than its target.
+                if !is_same(schema, target) && schema.get(&keyword).is_some() {
+                    continue;
+                }
+                self.keyword(&keyword, value, key, depth, json);
+            }
+            if is_same(schema, target) {
+                return;
+            }
+            for (keyword, value) in schema.members().filter(|(keyword, _)| !is_reference(keyword)) {
                 self.keyword(&keyword, value, key, depth, json);
             }
         });
     }
 
     /// The target of a reference. `None` if there is no such target, or too many references were replaced.
-    fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
-        while let Some(reference) = schema.get("$ref") {
-            self.left = self.left.checked_sub(1)?;
-            schema = self.references.target(&reference.as_str()?)?;
+    fn resolve(&mut self, schema: Json<'a>) -> Option<Json<'a>> {
+        if !schema.members().any(|(keyword, _)| is_reference(&keyword)) {
+            return Some(schema);
         }
-        Some(schema)
+        let target = self.references.resolved(schema)?;
+        if !is_same(schema, target) {
+            self.left = self.left.checked_sub(1)?;
+        }
+        Some(target)
     }
 
     fn keyword(&mut self, keyword: &str, value: Json<'a>, key: &str, depth: usize, json: &mut Encoder) {
@@ -184,6 +200,15 @@ impl<'a> Shortening<'_, 'a> {
             _ => json.key(keyword).compact(value),
         }
     }
+}
+
+/// Whether the keyword may lead to another schema; see [`References::resolved`].
+fn is_reference(keyword: &str) -> bool {
+    matches!(keyword, "$ref" | "allOf")
+}
+
+fn is_same(one: Json<'_>, other: Json<'_>) -> bool {
+    std::ptr::eq(one.raw(), other.raw())
 }
 
 /// The first sentence, cut between words so that it has at most [`SHORT`] characters.

@@ -3,11 +3,8 @@
 
 use std::cell::{Cell, OnceCell};
 
-use super::{
-    references::References,
-    sample::{self, ReadBack},
-};
-use crate::conversation::Tool;
+use super::sample::{self, ReadBack};
+use crate::{conversation::Tool, tools::References};
 
 /// Maximum number of examples per tool, with different values.
 pub(super) const VARIANTS: usize = 2;
@@ -16,7 +13,7 @@ pub(super) const VARIANTS: usize = 2;
 #[derive(Debug)]
 pub(super) struct DescribedTool<'a> {
     pub(super) tool: &'a Tool,
-    /// The remaining part of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), shared by all tools.
+    /// The remaining part of [`MAX_FOLLOWED`](crate::tools::MAX_FOLLOWED), shared by all tools.
     left: &'a Cell<usize>,
     references: OnceCell<References<'a>>,
     /// Example arguments, by variant.

@@ -11,7 +11,10 @@ use std::borrow::Cow;
 
 use serde_json::{Value, value::RawValue};
 
-use super::render;
+use super::{
+    render,
+    said::{Said, Schemas},
+};
 use crate::conversation::{Call, CallOutput};
 
 /// How to write calls and results.
@@ -112,19 +115,37 @@ impl Form {
     /// Writes the calls of a turn as the model should write them. Arguments that stay JSON are copied
     /// unchanged.
     pub fn calls(&self, calls: &[Call]) -> String {
-        let (before, between, after) = self.around;
-        let calls: Vec<String> = calls.iter().enumerate().map(|(at, call)| self.call(at, call)).collect();
-        format!("{before}{}{after}", calls.join(between))
+        self.joined(calls.iter().enumerate().map(|(at, call)| self.call(at, call, &call.name, None)))
     }
 
-    fn call(&self, at: usize, call: &Call) -> String {
-        let written = || match self.arguments {
-            ArgumentForm::Json => as_json(&call.arguments),
-            ArgumentForm::Each { one, between, values } => each(&call.arguments, one, between, values),
+    /// Like [`Form::calls`], for calls to declared tools whose names have the prefix in the prompt. Arguments that
+    /// the form cannot express are written as JSON, so that they are read back as they are.
+    pub(super) fn calls_of(&self, calls: &[Call], prefix: &str, schemas: &mut Schemas<'_>) -> String {
+        self.joined(calls.iter().enumerate().map(|(at, call)| {
+            let said = schemas.said(self, call);
+            self.call(at, call, &format!("{prefix}{}", call.name), said)
+        }))
+    }
+
+    fn joined(&self, calls: impl Iterator<Item = String>) -> String {
+        let (before, between, after) = self.around;
+        format!("{before}{}{after}", calls.collect::<Vec<_>>().join(between))
+    }
+
+    fn call(&self, at: usize, call: &Call, name: &str, said: Option<Said<'_>>) -> String {
+        let written = || match (self.arguments, said) {
+            (ArgumentForm::Json, _) => as_json(&call.arguments),
+            (ArgumentForm::Each { one, .. }, Some(said)) if !said.all(&call.arguments) => {
+                let line = if one.ends_with('\n') { "\n" } else { "" };
+                format!("{}{line}", as_json(&call.arguments))
+            }
+            (ArgumentForm::Each { one, between, values }, said) => {
+                each(&call.arguments, one, between, values, said)
+            }
         };
         render(self.call, |hole| match hole {
-            "name" => Some(call.name.clone()),
-            "json_name" => Some(quoted(&call.name)),
+            "name" => Some(name.to_owned()),
+            "json_name" => Some(quoted(name)),
             "arguments" => Some(written()),
             "json_arguments" => Some(quoted(&as_json(&call.arguments))),
             "id" => Some(call.id.clone()),
@@ -213,7 +234,7 @@ fn as_json(arguments: &str) -> String {
 }
 
 /// The members of an object in order, each with the raw text of its value. `None` if `json` is not an object.
-fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
+pub(super) fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 
     impl<'de> serde::de::Visitor<'de> for Members {
@@ -237,13 +258,14 @@ fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
 }
 
 /// Writes the arguments one after another. Anything but a JSON object is written unchanged.
-fn each(arguments: &str, one: &str, between: &str, values: Values) -> String {
+fn each(arguments: &str, one: &str, between: &str, values: Values, said: Option<Said<'_>>) -> String {
     let Some(members) = members(arguments) else { return arguments.trim().to_owned() };
-    let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values));
+    let inner = |key: &str| said.map(|said| said.inner(Some(key)));
+    let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values, inner(key)));
     written.collect::<Vec<_>>().join(between)
 }
 
-fn argument(key: &str, json: &str, one: &str, values: Values) -> String {
+fn argument(key: &str, json: &str, one: &str, values: Values, said: Option<Said<'_>>) -> String {
     let kind = match json.bytes().next() {
         Some(b'"') => "string",
         Some(b'{') => "object",
@@ -254,26 +276,34 @@ fn argument(key: &str, json: &str, one: &str, values: Values) -> String {
     };
     render(one, |hole| match hole {
         "key" => Some(key.to_owned()),
-        "value" => Some(value(json, one, values)),
+        "value" => Some(value(json, one, values, said)),
         "type" => Some(kind.to_owned()),
         "is_string" => Some((kind == "string").to_string()),
         _ => None,
     })
 }
 
-fn value(json: &str, one: &str, values: Values) -> String {
+fn value(json: &str, one: &str, values: Values, said: Option<Said<'_>>) -> String {
     let text = || serde_json::from_str::<String>(json).ok();
     let nested = || members(json).unwrap_or_default();
     let items = || serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default();
     let listed = |open: &str, items: Vec<String>, close: &str| format!("{open}{}{close}", items.join(","));
-    let inner = |json: &RawValue| value(json.get(), one, values);
+    let inner = |json: &RawValue| value(json.get(), one, values, None);
+    let below = |key: Option<&str>| said.map(|said| said.inner(key));
+    if matches!(values, Values::Text | Values::Elements)
+        && json.starts_with(['{', '['])
+        && let Some(text) = said.and_then(|said| said.container(json))
+    {
+        return text;
+    }
     match (values, json.bytes().next()) {
         (Values::Text | Values::Elements, Some(b'"')) => text().unwrap_or_default(),
-        (Values::Elements, Some(b'{')) => {
-            nested().iter().map(|(key, value)| argument(key, value.get(), one, values)).collect()
-        }
+        (Values::Elements, Some(b'{')) => nested()
+            .iter()
+            .map(|(key, value)| argument(key, value.get(), one, values, below(Some(key))))
+            .collect(),
         (Values::Elements, Some(b'[')) => {
-            items().iter().map(|item| argument("item", item.get(), one, values)).collect()
+            items().iter().map(|item| argument("item", item.get(), one, values, below(None))).collect()
         }
         (Values::Text | Values::Elements, _) => json.to_owned(),
         (Values::Delimited(mark), Some(b'"')) => format!("{mark}{}{mark}", text().unwrap_or_default()),

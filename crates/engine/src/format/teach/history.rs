@@ -2,12 +2,13 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use super::Teach;
-use crate::conversation::{Call, CallOutput, Part, Role, Turn, results_in_call_order, take_media};
+use super::{Teach, said::Schemas};
+use crate::conversation::{CallOutput, Part, Role, Tool, Turn, results_in_call_order, take_media};
 
 /// Writes the calls and results of the history as text, in which only their order shows which result belongs
 /// to which call. Media follow the result that they belong to.
-pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
+pub(super) fn history(turns: Vec<Turn>, tools: &[Tool], teach: &Teach, prefix: &str) -> Vec<Turn> {
+    let mut schemas = Schemas::new(tools);
     let ordered = match results_in_call_order(&turns) {
         Cow::Owned(ordered) => Some(ordered),
         Cow::Borrowed(_) => None,
@@ -23,7 +24,7 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
             last.parts.append(&mut media);
         }
         let turn = match turn.role {
-            Role::Assistant => assistant(turn, teach, prefix, &mut names),
+            Role::Assistant => assistant(turn, teach, prefix, &mut names, &mut schemas),
             _ if results => results_turn(turn, teach, prefix, &names, &mut media),
             _ => turn,
         };
@@ -45,18 +46,24 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
 }
 
 /// Writes the calls of an assistant turn as text, after the turn's own text.
-fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut HashMap<String, String>) -> Turn {
+fn assistant<'t>(
+    mut turn: Turn,
+    teach: &Teach,
+    prefix: &str,
+    names: &mut HashMap<String, String>,
+    schemas: &mut Schemas<'t>,
+) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {
         Part::Call(call) => {
             names.insert(call.id.clone(), call.name.clone());
-            calls.push(Call { name: format!("{prefix}{}", call.name), ..call.clone() });
+            calls.push(call.clone());
             false
         }
         _ => true,
     });
     if !calls.is_empty() {
-        turn.add_text("\n", &teach.form.calls(&calls));
+        turn.add_text("\n", &teach.form.calls_of(&calls, prefix, schemas));
     }
     turn
 }

@@ -24,7 +24,7 @@ mod form;
 mod guess;
 mod history;
 mod prompt;
-mod references;
+mod said;
 mod sample;
 mod signature;
 mod template;
@@ -125,7 +125,8 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
     let Some(teach) = &format.teach else { return Instructed { conversation, left_out: Vec::new() } };
     let prompt = prompt::prompt(&conversation, teach, teaching);
     let demand = prompt.as_ref().and_then(|_| demand(&mut conversation, &teaching.prefix));
-    let mut turns = history(mem::take(&mut conversation.turns), teach, &teaching.prefix);
+    let turns = mem::take(&mut conversation.turns);
+    let mut turns = history(turns, &conversation.tools, teach, &teaching.prefix);
     let (instructions, example_turns, left_out) = match prompt {
         Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
         None => (None, Vec::new(), Vec::new()),

@@ -9,12 +9,12 @@ use super::{
     budget::{Detail, estimated_tokens, schema, tokens_upto},
     described_tool::DescribedTool,
     examples::{Example, examples},
-    references::MAX_FOLLOWED,
     render,
     signature::signature,
 };
 use crate::{
     conversation::{CallOutput, Conversation, Tool, ToolChoice, Turn},
+    tools::MAX_FOLLOWED,
     wire::json::Encoder,
 };
 

@@ -4,9 +4,9 @@
 //! value is chosen by type, `format` and name. Values that some notation cannot represent unambiguously are
 //! not used: strings with quotes, line breaks or markup, and strings that look like numbers.
 
-use super::{guess, references::References};
+use super::guess;
 use crate::{
-    tools::{Schema, Types},
+    tools::{References, Schema, Types},
     wire::json::{Encoder, Json, Kind},
 };
 
@@ -91,12 +91,9 @@ struct Sampler<'r, 'a> {
 
 impl<'a> Sampler<'_, 'a> {
     /// Resolves local references. `None` if there are too many, or a target does not exist.
-    fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
-        loop {
-            self.steps = self.steps.checked_sub(1)?;
-            let Some(reference) = schema.get("$ref") else { return Some(schema) };
-            schema = self.references.target(&reference.as_str()?)?;
-        }
+    fn resolve(&mut self, schema: Json<'a>) -> Option<Json<'a>> {
+        self.steps = self.steps.checked_sub(1)?;
+        self.references.resolved(schema)
     }
 
     fn required(&mut self, object: Json<'a>, depth: usize) -> Option<Vec<Member>> {
@@ -143,7 +140,7 @@ impl<'a> Sampler<'_, 'a> {
         if depth > MAX_DEPTH {
             return None;
         }
-        let types = Schema::read(schema).types;
+        let types = Schema::read(schema, self.references).types;
         let schema = self.resolve(schema)?;
         if let Some(value) = self.listed(schema, types) {
             return Some(value);
@@ -196,7 +193,7 @@ impl<'a> Sampler<'_, 'a> {
             }
             (ReadBack::Elements, Kind::Object) => types.has(Types::OBJECT) && !types.has(Types::ARRAY),
             (ReadBack::Elements, Kind::Array) => types.has(Types::ARRAY) && !types.has(Types::OBJECT),
-            (_, kind) => undeclared || !types.has(Types::STRING) && types.has(of_kind(kind)),
+            _ => undeclared || !types.has(Types::STRING) && types.has(Types::of_value(json)),
         }
     }
 
@@ -270,17 +267,6 @@ fn compact(value: Json<'_>) -> String {
     let mut json = Encoder::default();
     json.compact(value);
     json.finish_text()
-}
-
-fn of_kind(kind: Kind) -> Types {
-    match kind {
-        Kind::Null => Types::NULL,
-        Kind::Bool => Types::BOOLEAN,
-        Kind::Number => Types::NUMBER,
-        Kind::String => Types::STRING,
-        Kind::Array => Types::ARRAY,
-        Kind::Object => Types::OBJECT,
-    }
 }
 
 /// Whether a value from the schema can be written in every notation, because it is a short string of ordinary

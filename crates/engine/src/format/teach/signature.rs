@@ -1,7 +1,12 @@
 //! [`signature`]: writes a tool like the signature of a function.
 
-use super::{budget::Detail, described_tool::DescribedTool, references::References};
-use crate::wire::json::{Encoder, Json, Kind};
+use std::collections::HashSet;
+
+use super::{budget::Detail, described_tool::DescribedTool};
+use crate::{
+    tools::References,
+    wire::json::{Encoder, Json, Kind},
+};
 
 /// Maximum nesting depth of types. A deeper type is written as `any`.
 const MAX_DEPTH: usize = 4;
@@ -17,7 +22,7 @@ pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Det
     let tool = described.tool;
     let references = described.references();
     let mut types = TypeWriter { references, detail, steps: MAX_STEPS };
-    let root = types.resolved(Keywords::read(references.root()));
+    let root = types.resolved(references.root());
     let members = root.map(|root| types.members(&root, 0)).unwrap_or_default();
     let description = detail.of_tool(&tool.description);
     let description = description.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -26,17 +31,19 @@ pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Det
 }
 
 /// The keywords of a schema that a signature shows, read in one pass.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct Keywords<'a> {
-    reference: Option<Json<'a>>,
     description: Option<Json<'a>>,
     bounds: [Option<Json<'a>>; BOUNDS.len()],
     constant: Option<Json<'a>>,
     listed: Option<Json<'a>>,
+    all_of: Option<Json<'a>>,
     any_of: Option<Json<'a>>,
     one_of: Option<Json<'a>>,
     types: Option<Json<'a>>,
     properties: Option<Json<'a>>,
+    /// The `properties` and `required` of other schemas that the value must match as well.
+    more: Vec<(Option<Json<'a>>, Option<Json<'a>>)>,
     items: Option<Json<'a>>,
     required: Option<Json<'a>>,
 }
@@ -50,10 +57,10 @@ impl<'a> Keywords<'a> {
         let mut read = Self::default();
         for (key, value) in schema.members() {
             let place = match &*key {
-                "$ref" => &mut read.reference,
                 "description" => &mut read.description,
                 "const" => &mut read.constant,
                 "enum" => &mut read.listed,
+                "allOf" => &mut read.all_of,
                 "anyOf" => &mut read.any_of,
                 "oneOf" => &mut read.one_of,
                 "type" => &mut read.types,
@@ -73,6 +80,28 @@ impl<'a> Keywords<'a> {
         }
         read
     }
+
+    /// Adds what another schema says that the value must match as well.
+    fn fill(&mut self, other: Self) {
+        let own = [
+            (&mut self.description, other.description),
+            (&mut self.constant, other.constant),
+            (&mut self.listed, other.listed),
+            (&mut self.any_of, other.any_of),
+            (&mut self.one_of, other.one_of),
+            (&mut self.types, other.types),
+            (&mut self.items, other.items),
+        ];
+        for (own, other) in own.into_iter().chain(self.bounds.iter_mut().zip(other.bounds)) {
+            *own = own.or(other);
+        }
+        self.more.push((other.properties, other.required));
+        self.more.extend(other.more);
+    }
+
+    fn has_properties(&self) -> bool {
+        self.properties.is_some() || self.more.iter().any(|(properties, _)| properties.is_some())
+    }
 }
 
 struct TypeWriter<'r, 'a> {
@@ -84,18 +113,24 @@ struct TypeWriter<'r, 'a> {
 impl<'a> TypeWriter<'_, 'a> {
     /// The members of an object, each as `key: type` or `key?: type`.
     fn members(&mut self, object: &Keywords<'a>, depth: usize) -> Vec<String> {
-        let required: std::collections::HashSet<_> = object
-            .required
-            .into_iter()
+        let own = std::iter::once((object.properties, object.required));
+        let all: Vec<_> = own.chain(object.more.iter().copied()).collect();
+        let required: HashSet<_> = all
+            .iter()
+            .filter_map(|(_, required)| *required)
             .flat_map(|required| required.elements())
             .filter_map(|key| key.as_str())
             .collect();
-        let properties = object.properties.into_iter().flat_map(|properties| properties.members());
+        let properties = all.iter().filter_map(|(properties, _)| *properties);
         let mut members = Vec::new();
-        for (key, schema) in properties {
+        let mut known = HashSet::new();
+        for (key, schema) in properties.flat_map(|properties| properties.members()) {
+            if !object.more.is_empty() && !known.insert(key.clone()) {
+                continue;
+            }
             let optional = if required.contains(&key) { "" } else { "?" };
             let own = Keywords::read(schema);
-            let resolved = self.resolved(own);
+            let resolved = self.resolved(schema);
             let notes = self.notes(&key, &own, resolved.as_ref().unwrap_or(&own));
             members.push(format!("{key}{optional}: {}{notes}", self.named(resolved, depth + 1)));
         }
@@ -122,17 +157,27 @@ impl<'a> TypeWriter<'_, 'a> {
         if notes.is_empty() { notes } else { format!(" ({notes})") }
     }
 
-    /// Resolves references. `None` if there are too many, or a target does not exist.
-    fn resolved(&mut self, mut schema: Keywords<'a>) -> Option<Keywords<'a>> {
-        loop {
-            self.steps = self.steps.checked_sub(1)?;
-            let Some(reference) = schema.reference else { return Some(schema) };
-            schema = Keywords::read(self.references.target(&reference.as_str()?)?);
+    /// Resolves references. `None` if there are too many, or a target does not exist. What several schemas say
+    /// together counts as said by the first of them that says it.
+    fn resolved(&mut self, schema: Json<'a>) -> Option<Keywords<'a>> {
+        self.joined(schema, MAX_DEPTH)
+    }
+
+    fn joined(&mut self, schema: Json<'a>, depth: usize) -> Option<Keywords<'a>> {
+        let depth = depth.checked_sub(1)?;
+        self.steps = self.steps.checked_sub(1)?;
+        let resolved = self.references.resolved(schema)?;
+        let mut keywords = Keywords::read(resolved);
+        for part in keywords.all_of.into_iter().flat_map(|parts| parts.elements()).take(8) {
+            if let Some(part) = self.joined(part, depth) {
+                keywords.fill(part);
+            }
         }
+        Some(keywords)
     }
 
     fn of(&mut self, schema: Json<'a>, depth: usize) -> String {
-        let resolved = self.resolved(Keywords::read(schema));
+        let resolved = self.resolved(schema);
         self.named(resolved, depth)
     }
 
@@ -171,7 +216,7 @@ impl<'a> TypeWriter<'_, 'a> {
                     name => name.to_owned(),
                 }
             }
-            _ if schema.properties.is_some() => self.object(&schema, depth),
+            _ if schema.has_properties() => self.object(&schema, depth),
             _ => any(),
         }
     }
