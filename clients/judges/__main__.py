@@ -16,15 +16,17 @@ import page
 import program
 
 JUDGES = ["canitoolcall", "bfcl", "templates", "faulty", "tau2"]
+# Runs only if it is named: it takes minutes and needs `clients/run --install model`.
+NAMED = ["model"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("judges", nargs="*", metavar="JUDGE", help=f"some of {', '.join(JUDGES)}")
+    parser.add_argument("judges", nargs="*", metavar="JUDGE", help=f"some of {', '.join(JUDGES + NAMED)}")
     parser.add_argument("--nightly", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    if unknown := set(options.judges) - set(JUDGES):
+    if unknown := set(options.judges) - set(JUDGES + NAMED):
         parser.error(f"there is no judge {', '.join(sorted(unknown))}")
     if not program.Path(program.BINARY).is_file():
         sys.exit(f"there is no {program.BINARY}; build it with `cargo build`, or name it in TOOLWIRE_BIN")

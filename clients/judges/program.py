@@ -24,11 +24,16 @@ def taught_formats():
 
 
 @contextmanager
-def serving(upstream_port, models):
-    """Starts toolwire in front of a chat upstream, with the lines of each model's settings, and returns its port."""
+def serving(upstream_port, models, server="", dialect="chat", base="/v1"):
+    """Starts toolwire in front of an upstream, with the lines of each model's settings, and returns its port.
+
+    `server` are lines for `[upstreams.chat]` or `[upstreams.completions]`; other dialects have none.
+    """
     with tempfile.TemporaryDirectory(prefix="toolwire-judges-") as folder:
-        lines = ['listen = "127.0.0.1:0"', f'state_dir = "{folder}"', "[[upstreams]]", 'name = "u"', 'dialect = "chat"']
-        lines.append(f'base_url = "http://127.0.0.1:{upstream_port}/v1"')
+        lines = ['listen = "127.0.0.1:0"', f'state_dir = "{folder}"', "[[upstreams]]", 'name = "u"', f'dialect = "{dialect}"']
+        lines.append(f'base_url = "http://127.0.0.1:{upstream_port}{base}"')
+        if server and dialect in ("chat", "completions"):
+            lines += [f"[upstreams.{dialect}]", server]
         for name, settings in models.items():
             lines += ["[[models]]", f"name = {json.dumps(name)}", 'upstream = "u"', settings]
         file = Path(folder) / "toolwire.toml"
