@@ -121,7 +121,7 @@ pub(super) fn run(args: Args) -> ExitCode {
 /// Rewrites the input as it arrives.
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
-    let settings = args.settings(&conversation.model)?;
+    let settings = args.settings(&conversation.model, &conversation)?;
     let reader = args.from()?.side().reader(&ReaderRules {
         max_frame: settings.limits.max_frame,
         tolerate_truncation: settings.tolerate_truncation,
@@ -190,7 +190,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         title: String::new(),
         from: args.from()?,
         to: args.to()?,
-        settings: args.settings(&conversation.model)?,
+        settings: args.settings(&conversation.model, &conversation)?,
         formats: Arc::new(KnownFormats::default()),
         hosted: None,
         request: Vec::new(),
@@ -239,8 +239,8 @@ impl Args {
         }
     }
 
-    /// The rules that `serve` would use to read a response from `model`.
-    fn settings(&self, model: &str) -> Result<Rules, Failed> {
+    /// The rules that `serve` would use to read the response of `model` to `conversation`.
+    fn settings(&self, model: &str, conversation: &Conversation) -> Result<Rules, Failed> {
         let tools = match self.tools.as_str() {
             "native" => ToolStyle::Native,
             name => ToolStyle::Format(
@@ -261,7 +261,8 @@ impl Args {
             .with("repair", self.no_repair.then_some(false))
             .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
         let settings = rules.settings(KnownFormats::built_in())?;
-        Ok(config::settings_for(&settings, tools, None, KnownFormats::built_in(), model).into_owned())
+        let start = config::start_of(model, None, conversation).0;
+        Ok(config::settings_for(&settings, tools, start, KnownFormats::built_in(), model).into_owned())
     }
 
     /// Reads the client's request, if given, and adds the tools of `--declare`.

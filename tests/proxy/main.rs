@@ -52,6 +52,7 @@ mod responses;
 mod reuse;
 mod servers;
 mod stalls;
+mod starts;
 mod streams;
 mod telemetry;
 mod threads;

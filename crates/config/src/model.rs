@@ -16,10 +16,10 @@ use super::{
     value::{listed_choice, referred, text},
 };
 use toolwire_pipeline::{
-    conversation::{Conversation, WantsBack},
+    conversation::{Conversation, Thinking, WantsBack},
     enforce::{self, Enforced, Means},
-    format::{self, Format, KnownFormats, Teaching},
-    rules::{Detect, Enforce, ExamplesAs, Limits, Rules, ToolList},
+    format::{self, Format, KnownFormats, Teaching, prompt_opens_reasoning},
+    rules::{Detect, Enforce, ExamplesAs, Limits, ReasoningStart, Rules, ToolList},
     settings::{Field, Key, Settings},
     wire::suggest::suggest,
 };
@@ -42,7 +42,7 @@ pub struct Model {
     pub chat_template: Option<Arc<ChatTemplate>>,
     /// Where the instructions of a format go.
     pub system_position: SystemPosition,
-    /// Whether responses start inside reasoning. If `None`, this depends on the model's name.
+    /// Whether responses start inside reasoning. If `None`, this is decided for each request.
     pub starts_in_reasoning: Option<bool>,
     /// Whether the model may use hosted tools.
     pub execution: bool,
@@ -71,8 +71,18 @@ impl Model {
     /// that the model is taught and the format that its name implies come first. The name may also imply that responses
     /// start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
-        let name = self.upstream_name(asked);
-        settings_for(&self.settings, self.tools, self.starts_in_reasoning, &self.formats, name)
+        self.settings_starting(asked, self.start(asked, &Conversation::default()).0)
+    }
+
+    /// Like [`Model::settings_for`], for a response that starts as `start` says.
+    pub fn settings_starting(&self, asked: &str, start: ReasoningStart) -> Cow<'_, Rules> {
+        settings_for(&self.settings, self.tools, start, &self.formats, self.upstream_name(asked))
+    }
+
+    /// Returns how the response to `conversation`, for which a client requests the model as `asked`, starts according
+    /// to the configuration, the request and the model's family, and what the request says about thinking.
+    pub fn start(&self, asked: &str, conversation: &Conversation) -> (ReasoningStart, Thinking) {
+        start_of(self.upstream_name(asked), self.starts_in_reasoning, conversation)
     }
 
     /// Returns the constraints for the upstream to enforce in its response to `conversation`, whose tools are
@@ -86,7 +96,7 @@ impl Model {
     ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
         // A prefill would leave no room for the reasoning of a model that reasons first.
-        let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
+        let reasons_first = || self.start(&conversation.model, conversation).0.in_reasoning;
         let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
         let means = Means { prefill, ..*means };
         let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
@@ -140,19 +150,32 @@ impl Model {
 /// The value of `instructions` that selects the chat template.
 const FROM_TEMPLATE: &str = "template";
 
-/// Completes `settings` for a model that the upstream calls `name`: adds the formats that `tools` and the name imply.
-/// Also sets whether responses start inside reasoning, unless that is configured.
+/// Returns how the response of a model that the upstream calls `name` starts: as `configured`, or else as the model's
+/// family does with such a request. Also returns what the request says about thinking.
+pub fn start_of(
+    name: &str,
+    configured: Option<bool>,
+    conversation: &Conversation,
+) -> (ReasoningStart, Thinking) {
+    if let Some(starts) = configured {
+        return (ReasoningStart::certain(starts), Thinking::Default);
+    }
+    let (opens, thinking) = prompt_opens_reasoning(name, conversation);
+    (ReasoningStart::assumed(opens.unwrap_or_default()), thinking)
+}
+
+/// Completes `settings` for a response of a model that the upstream calls `name`: adds how it starts, and the formats
+/// that `tools` and the name imply.
 pub fn settings_for<'s>(
     settings: &'s Rules,
     tools: ToolStyle,
-    starts_in_reasoning: Option<bool>,
+    start: ReasoningStart,
     formats: &KnownFormats,
     name: &str,
 ) -> Cow<'s, Rules> {
     let mut settings = Cow::Borrowed(settings);
-    let starts_in_reasoning = starts_in_reasoning.unwrap_or_else(|| formats.prompt_opens_reasoning(name));
-    if starts_in_reasoning != settings.starts_in_reasoning {
-        settings.to_mut().starts_in_reasoning = starts_in_reasoning;
+    if start != settings.start() {
+        settings.to_mut().set_start(start);
     }
     if settings.detect != Detect::Auto {
         return settings;
@@ -398,9 +421,6 @@ impl Model {
         if let Some(others) = others {
             return alternatives::shown_router(&self.name, others);
         }
-        // For a wildcard, the model's name is not known yet, so whether its responses start inside reasoning is known
-        // only if it is configured.
-        let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
         let mut draft = Draft {
             name: Some(self.name.clone()),
             upstream: Some(Arc::clone(&self.upstream)),
@@ -409,7 +429,7 @@ impl Model {
             instructions: self.instructions.clone(),
             chat_template: self.chat_template.clone(),
             system_position: self.system_position,
-            starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
+            starts_in_reasoning: self.starts_in_reasoning,
             execution: self.execution,
             vision: self.vision.clone(),
             alternatives: self.alternatives.as_deref().cloned().unwrap_or_default(),

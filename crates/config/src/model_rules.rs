@@ -29,15 +29,17 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     rules.settings(keys);
 }
 
-/// The key for whether responses start inside reasoning. With `None`, this depends on the model's name.
+/// The key for whether responses start inside reasoning. With `None`, this is decided for each request.
 pub fn starts_in_reasoning(keys: &mut dyn Visitor, starts: &mut Option<bool>) {
     keys.key(
         Key::new(
             "starts_in_reasoning",
-            "whether responses start inside reasoning, as those of DeepSeek-R1, QwQ, Qwen3-Thinking, MiniMax-M2, \
-             Olmo-3-Think and ERNIE-4.5-Thinking",
+            "whether all responses start inside reasoning, because the chat \
+             template opens it",
         )
-        .or("by the model's name"),
+        .or(
+            "for each request: what it says, the chat template, the model's family, or what responses showed",
+        ),
         Field::OptionalSwitch(starts),
     );
 }

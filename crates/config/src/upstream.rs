@@ -16,7 +16,7 @@ use super::{
 use toolwire_execution::audit::unix_millis;
 use toolwire_net::{proxied::is_loopback, tls::UpstreamTls};
 use toolwire_pipeline::{
-    dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
+    dialect::{AccountSettings, Credentials, Dialect, Probe, Root, TemplateSource, UpstreamDialect},
     settings::{Settings, names_secret},
 };
 
@@ -87,6 +87,14 @@ impl Upstream {
             Root::Base => self.below(probe.path),
             Root::Server => self.under(self.base().strip_suffix("/v1").unwrap_or(self.base()), probe.path),
         }
+    }
+
+    /// The URL at which the server shows its models' chat templates.
+    ///
+    /// # Errors
+    /// See [`Upstream::endpoint`].
+    pub fn template_endpoint(&self, source: TemplateSource) -> Result<Uri, http::Error> {
+        self.under(self.base().strip_suffix("/v1").unwrap_or(self.base()), source.path())
     }
 
     /// Appends a path to the base URL. The path may include a query.

@@ -29,7 +29,13 @@ impl Detector {
 
     /// Records that the upstream separates reasoning from text, so the text does not start inside reasoning.
     pub fn reasoning_is_separate(&mut self) {
-        if matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh()) {
+        let is_fresh = match &self.state {
+            State::Reasoning(thinking) => thinking.is_fresh(),
+            State::Whole(text) => text.is_empty(),
+            _ => false,
+        };
+        if is_fresh {
+            self.start.saw(false);
             self.state = Self::first_state(&self.search, false);
         }
     }

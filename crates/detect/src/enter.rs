@@ -172,10 +172,10 @@ impl Detector {
             self.prose.put(head(text, character.len_utf8()), out);
             return character.len_utf8();
         };
-        if whole {
-            self.enter_at(place, starts_line, quoted);
-        } else {
+        if !whole {
             self.state = State::Marker { place, starts_line, quoted };
+        } else if !self.bare_marker(place, here, out) {
+            self.enter_at(place, starts_line, quoted);
         }
         character.len_utf8()
     }
@@ -210,14 +210,18 @@ impl Detector {
             Entry::Thought(thought) => {
                 self.held.clear();
                 let ended_by_calls = self.search.sought.markers.calls_end_reasoning();
-                self.state = State::Reasoning(Thinking::new(thought, ended_by_calls, self.search.max_hold));
+                let thinking = Thinking::new(thought, ended_by_calls, self.search.max_hold);
+                self.state = State::Reasoning(thinking.following(self.prose.is_behind_reasoning()));
+                self.prose.framed();
                 return;
             }
             Entry::Frame => {
                 self.held.clear();
                 self.state = State::Prose;
+                self.prose.frame(opener.closes());
                 return;
             }
+            Entry::Closer | Entry::Mention => return,
             Entry::Channel(channels, open) => {
                 marked = !channels.common;
                 let only_reasoning = self.search.sought.reads_only_reasoning(opener.format);

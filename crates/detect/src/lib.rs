@@ -47,6 +47,7 @@ mod schema;
 mod search;
 mod section;
 mod settle;
+mod start;
 mod string_fast_path;
 mod tag;
 #[cfg(test)]
@@ -74,6 +75,7 @@ use self::{
     prose::Prose,
     reading::{Reading, Rivals},
     search::Search,
+    start::Start,
     string_fast_path::StringFastPath,
     text::{head, tail},
     thinking::{Thinking, ThinkingProgress},
@@ -118,6 +120,10 @@ enum State {
     Json(Scanner),
     Calls(Box<Reading>),
     Reasoning(Thinking),
+    /// `held` is a closer of reasoning without its opener, after this quotation mark.
+    QuotedCloser(u8),
+    /// All text so far, of a message that must be known completely.
+    Whole(String),
     /// Right after a call. `held` is the start of possible framing.
     Behind,
     /// In an invented result that ends with this marker. `held` is the start of the marker.
@@ -130,8 +136,7 @@ enum State {
 #[derive(Debug)]
 pub struct Detector {
     search: Search,
-    /// Whether the prompt opens the reasoning.
-    starts_in_reasoning: bool,
+    start: Start,
     state: State,
     prose: Prose,
     /// The source since the last certain point, while it may be something other than text.
@@ -173,7 +178,7 @@ impl Detector {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),
             search,
-            starts_in_reasoning: settings.starts_in_reasoning,
+            start: Start::new(settings),
             held: String::new(),
             flow: None,
             escaped: String::new(),
@@ -216,7 +221,11 @@ impl Detector {
 
     /// How many bytes are currently held.
     pub fn held(&self) -> usize {
-        let kept = if let State::Calls(reading) = &self.state { reading.container.kept() } else { 0 };
+        let kept = match &self.state {
+            State::Calls(reading) => reading.container.kept(),
+            State::Whole(text) => text.len(),
+            _ => 0,
+        };
         let thinking =
             if let State::Reasoning(thinking) = &self.state { Some(thinking) } else { self.doubted.as_ref() };
         self.held.len() + kept + self.prose.held() + thinking.map_or(0, Thinking::held)
@@ -260,6 +269,7 @@ impl Detector {
                 out.event(event);
             }
             Event::CallStart(ref start) => {
+                self.read_before(&event, out);
                 if start.runner == Runner::Upstream {
                     self.interrupt(out);
                 } else if matches!(self.state, State::Prose) {
@@ -267,7 +277,10 @@ impl Detector {
                 }
                 out.event(event);
             }
-            event => out.event(event),
+            event => {
+                self.read_before(&event, out);
+                out.event(event);
+            }
         }
     }
 
@@ -300,7 +313,7 @@ impl Detector {
         self.decide(false, &mut joined);
         self.joined = joined.finish();
         self.prose.next_answer();
-        self.state = Self::first_state(&self.search, self.starts_in_reasoning);
+        self.begin();
     }
 
     /// Sets whether the model is asked again if it calls an undeclared tool. If it is, such a call needs no
@@ -357,6 +370,8 @@ impl Detector {
                 State::Json(_) => self.foreign_json(rest, out),
                 State::Calls(_) => self.calls(rest, out),
                 State::Reasoning(_) => self.reasoning(rest, out),
+                State::QuotedCloser(_) => self.quoted_closer(rest, out),
+                State::Whole(_) => self.keep_whole(rest, out),
                 State::Behind => self.behind(rest, out),
                 State::Invented(_) => self.invented(rest),
                 State::Dropped => rest.len(),
@@ -399,7 +414,9 @@ impl Detector {
         match thinking.feed(text, &self.search.sought.markers, out) {
             ThinkingProgress::On => text.len(),
             ThinkingProgress::Closed(taken) => {
-                self.state = State::Prose;
+                if let State::Reasoning(thinking) = std::mem::replace(&mut self.state, State::Prose) {
+                    self.reasoning_closed(&thinking);
+                }
                 taken
             }
             ThinkingProgress::Calls(taken, place) => {

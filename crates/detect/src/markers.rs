@@ -8,7 +8,10 @@
 
 use std::iter;
 
-use super::pattern::{Case, Fit, fit_cased};
+use super::{
+    pattern::{Case, Fit, fit_cased},
+    start::contains_any,
+};
 use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
 /// Which parts of formats are detected.
@@ -41,6 +44,10 @@ pub(super) enum Entry {
     /// A header in a format with channels.
     Channel(&'static Channels, &'static str),
     Thought(&'static Thought),
+    /// The closer of reasoning whose opener has not appeared.
+    Closer,
+    /// The opener of reasoning at a place where it is text.
+    Mention,
     Frame,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
@@ -62,11 +69,16 @@ impl Opener {
         if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
     }
 
+    /// Whether the marker ends something.
+    pub(super) fn closes(&self) -> bool {
+        ["</", "<|END_", "[END "].iter().any(|start| self.text.starts_with(start))
+    }
+
     fn is_call(&self) -> bool {
         match self.entry {
             Entry::Section(..) | Entry::Call(_) => true,
             Entry::Tag(tag) => tag.kind != TagKind::Html,
-            Entry::Channel(..) | Entry::Thought(_) | Entry::Frame => false,
+            Entry::Channel(..) | Entry::Thought(_) | Entry::Closer | Entry::Mention | Entry::Frame => false,
         }
     }
 
@@ -75,6 +87,7 @@ impl Opener {
         match (self.entry, other.entry) {
             (Entry::Tag(one), Entry::Tag(other)) => one == other,
             (Entry::Thought(one), Entry::Thought(other)) => one == other,
+            (Entry::Closer, Entry::Closer) | (Entry::Mention, Entry::Mention) => self.text == other.text,
             _ => false,
         }
     }
@@ -315,6 +328,13 @@ impl Markers {
         self.first.all.iter().chain(others).filter_map(thought).collect()
     }
 
+    /// Whether `text` contains a closer that may appear without its opener.
+    pub(super) fn has_closer(&self, text: &str) -> bool {
+        let all = iter::once(&self.first).chain(self.behind).flat_map(|openers| &openers.all);
+        let closers = all.filter(|opener| matches!(opener.entry, Entry::Closer)).map(|opener| opener.text);
+        contains_any(text, &closers.collect::<Vec<_>>())
+    }
+
     /// Returns the opener at an index that [`Markers::find`] has returned.
     pub(super) fn get(&self, place: usize) -> Option<&Opener> {
         match place.checked_sub(self.first.all.len()) {
@@ -330,6 +350,11 @@ fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
     grammars.flat_map(|grammar| grammar_openers(format, grammar)).collect()
 }
 
+/// Whether the format drops this marker anywhere.
+fn is_frame(format: &'static Format, marker: &str) -> bool {
+    format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Frame(marks) if marks.contains(&marker)))
+}
+
 fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Opener> {
     let opener = |text, entry, case, place| Opener { text, format, entry, case, place };
     match grammar {
@@ -343,7 +368,17 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
                 let open = opener(thought.open, Entry::Thought(thought), Case::Any, thought.place);
                 let bare = thought.close.iter().filter(|_| thought.bare);
                 let bare = bare.map(move |close| opener(close, Entry::Frame, Case::Any, Place::MessageStart));
-                iter::once(open).chain(bare)
+                // Where an opener is text, its closer is text too.
+                let closes = thought
+                    .close
+                    .iter()
+                    .filter(|close| thought.closes_anywhere() && !is_frame(format, close));
+                let closes =
+                    closes.map(move |close| opener(close, Entry::Closer, Case::Any, Place::Anywhere));
+                let is_restricted = thought.closes_anywhere() && thought.place != Place::Anywhere;
+                let mention = opener(thought.open, Entry::Mention, Case::Any, Place::Anywhere);
+                let mention = Some(mention).filter(|_| is_restricted);
+                iter::once(open).chain(mention).chain(bare).chain(closes)
             })
             .collect(),
         Grammar::Channels(channels) => {

@@ -38,6 +38,10 @@ pub(super) struct Prose {
     /// Set after a container that began its line: the offset in `blank` at which the remainder of that line starts.
     /// If nothing else follows on the line, the remainder is dropped.
     line_rest: Option<usize>,
+    /// Whether `line_rest` follows reasoning or its frame, so that all line ends up to the text are markup.
+    takes_lines: bool,
+    /// Whether reasoning was sent right before `line_rest`.
+    behind_reasoning: bool,
     /// The maximum amount of white space that is held, in bytes. More is sent.
     max_hold: usize,
     /// Whether calls are detected, so that white space beside them must be held. Otherwise, only white space before
@@ -55,6 +59,8 @@ impl Prose {
             seen_call: false,
             behind_call: false,
             line_rest: None,
+            takes_lines: false,
+            behind_reasoning: false,
             max_hold,
             calls,
         }
@@ -180,7 +186,32 @@ impl Prose {
         }
     }
 
+    /// Handles the end of reasoning: the line ends behind it are markup. `has_said` is set if there was any.
+    pub(super) fn reasoning_ended(&mut self, has_said: bool) {
+        self.behind_reasoning = has_said || self.is_behind_reasoning();
+        self.takes_lines = true;
+        self.line_rest = Some(self.blank.len());
+        self.line_blank = true;
+        self.last = 0;
+    }
+
+    /// Handles a marker around the answer: the line ends on its inner side are markup.
+    pub(super) fn frame(&mut self, closes: bool) {
+        if !self.seen_text {
+            self.reasoning_ended(false);
+        } else if closes {
+            let inner = self.blank.trim_end_matches(['\n', '\r']).len();
+            self.blank.truncate(inner);
+        }
+    }
+
+    /// Whether nothing visible has followed the last reasoning.
+    pub(super) fn is_behind_reasoning(&self) -> bool {
+        self.behind_reasoning && self.takes_lines && self.line_rest.is_some()
+    }
+
     pub(super) fn container_ended(&mut self, starts_line: bool) {
+        self.takes_lines = false;
         self.last = 0;
         self.line_rest = starts_line.then_some(self.blank.len());
     }
@@ -214,7 +245,19 @@ impl Prose {
     /// Handles the remainder of a line that a container began. Returns what follows the white space at the start of
     /// `text`.
     fn take_line_rest<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
-        let Some(rest_at) = self.line_rest else { return text };
+        let mut rest = text;
+        while let Some(rest_at) = self.line_rest {
+            let before = rest;
+            rest = self.take_line(rest_at, before, out);
+            if rest.is_empty() || rest.len() == before.len() {
+                break;
+            }
+        }
+        rest
+    }
+
+    /// Handles the remainder of a line, whose white space is held from `rest_at` on.
+    fn take_line<'t>(&mut self, rest_at: usize, text: &'t str, out: &mut impl Sink) -> &'t str {
         let goes_on = |byte: u8| is_blank(byte) && byte != b'\n';
         let blank = text.bytes().position(|byte| !goes_on(byte)).unwrap_or(text.len());
         let room = self.room();
@@ -225,7 +268,9 @@ impl Prose {
         match text.as_bytes().get(blank) {
             Some(b'\n') => {
                 self.blank.truncate(rest_at);
-                self.line_rest = None;
+                if !self.takes_lines {
+                    self.line_rest = None;
+                }
                 self.line_blank = true;
                 self.last = b'\n';
                 tail(text, blank + 1)

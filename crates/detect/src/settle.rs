@@ -62,7 +62,12 @@ impl Detector {
                     self.unfinished |= unfinished && ended;
                     self.settle_calls(&reading, ended, out);
                 }
-                State::Reasoning(mut thinking) => thinking.finish(out),
+                State::Reasoning(mut thinking) => {
+                    thinking.finish(out);
+                    self.reasoning_unclosed(&thinking, stopped);
+                }
+                State::QuotedCloser(_) => self.take_closer(),
+                State::Whole(kept) => self.read_kept(&kept, stopped, out),
                 State::Behind => self.leave_call(out),
                 State::Invented(_) => self.held.clear(),
                 State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}

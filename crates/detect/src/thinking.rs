@@ -35,6 +35,10 @@ pub(super) struct Thinking {
     close: Vec<&'static str>,
     /// Openers that are redundant at the very start.
     open: Vec<&'static str>,
+    /// Whether such an opener was there.
+    is_opened: bool,
+    /// Whether the first reasoning follows other reasoning, so that a line end separates them.
+    follows: bool,
     /// Whether calls may end the reasoning, so that their openers are recognised too.
     ended_by_calls: bool,
     markup: String,
@@ -57,7 +61,23 @@ impl Thinking {
 
     fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool, max_blank: usize) -> Self {
         let text = Trimmer::new(max_blank);
-        Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
+        let (is_opened, follows) = (false, false);
+        Self { close, open, is_opened, follows, ended_by_calls, markup: String::new(), text, last: 0 }
+    }
+
+    /// Makes a line end separate this reasoning from earlier reasoning, if `follows` is set.
+    pub(super) fn following(self, follows: bool) -> Self {
+        Self { follows, ..self }
+    }
+
+    /// Whether the message began inside this reasoning, and its opener has not appeared.
+    pub(super) fn began_message(&self) -> bool {
+        !self.open.is_empty() && !self.is_opened
+    }
+
+    /// Whether there is visible reasoning.
+    pub(super) fn has_said(&self) -> bool {
+        self.text.has_said()
     }
 
     /// Whether the message began inside the reasoning, and none of the reasoning has arrived.
@@ -121,6 +141,7 @@ impl Thinking {
                 return Some(ThinkingProgress::Closed(at));
             }
             if !self.text.has_begun() && whole(&self.open) {
+                self.is_opened = true;
                 self.markup.clear();
                 return None;
             }
@@ -146,7 +167,13 @@ impl Thinking {
 
     /// Sends reasoning, but holds its trailing white space.
     pub(super) fn say(&mut self, text: &str, out: &mut impl Sink) {
-        self.text.put(text, |text| reasoning(text, out));
+        let follows = &mut self.follows;
+        self.text.put(text, |text| {
+            if std::mem::take(follows) {
+                reasoning("\n", out);
+            }
+            reasoning(text, out);
+        });
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 }

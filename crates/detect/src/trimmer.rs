@@ -12,16 +12,22 @@ pub(super) struct Trimmer {
     blank: String,
     max_blank: usize,
     begun: bool,
+    /// Whether anything visible was sent, also before [`Trimmer::end`].
+    said: bool,
 }
 
 impl Trimmer {
     /// White space is sent whenever there are more than `max_blank` bytes of it.
     pub(super) fn new(max_blank: usize) -> Self {
-        Self { blank: String::new(), max_blank, begun: false }
+        Self { blank: String::new(), max_blank, begun: false, said: false }
     }
 
     pub(super) fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    pub(super) fn has_said(&self) -> bool {
+        self.said || self.begun
     }
 
     pub(super) fn held(&self) -> usize {
@@ -48,6 +54,7 @@ impl Trimmer {
     /// Ends the text and drops its trailing white space. Another text may follow.
     pub(super) fn end(&mut self) {
         self.blank.clear();
+        self.said |= self.begun;
         self.begun = false;
     }
 }

@@ -70,7 +70,7 @@ pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
     fit::{File, Source, Unfit, fitted},
     observed_properties::{Observed, ReasoningField},
-    probe::{Probe, Root},
+    probe::{Probe, Root, TemplateSource},
     response_writer::ResponseWriter,
     skipped_parts::{Skip, Skipped},
     stamp::Stamp,

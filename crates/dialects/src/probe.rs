@@ -24,6 +24,25 @@ pub enum Root {
     Server,
 }
 
+/// Where a server shows the chat templates of its models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateSource {
+    /// llama-server's `GET /props`.
+    Props,
+    /// Ollama's `POST /api/show`.
+    Show,
+}
+
+impl TemplateSource {
+    /// The path under the server's root, without a leading slash.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Props => "props",
+            Self::Show => "api/show",
+        }
+    }
+}
+
 /// The probes, in the order in which they are tried (docs/protocols/enforcement.md#who-answers). The first
 /// probe identifies the most servers.
 pub(super) static PROBES: [Probe; 6] = [

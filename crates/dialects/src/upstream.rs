@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Dialect, File, KeyError, Observed, Probe, Reader};
+use super::{Dialect, File, KeyError, Observed, Probe, Reader, TemplateSource};
 use crate::{
     conversation::{Conversation, IdForm, NameForm, Part, Prefill, Prompt, Turn, WantsBack},
     enforce::Means,
@@ -158,6 +158,17 @@ pub trait UpstreamSide: Settings {
     /// Sets the server's software if `body`, the response to `probe`, reveals it, and returns its name.
     fn identify(&mut self, _probe: &Probe, _body: &[u8]) -> Option<&'static str> {
         None
+    }
+
+    /// Where the server shows its models' chat templates, and whether to look there before a response shows that the
+    /// template matters.
+    fn template_source(&self) -> Option<(TemplateSource, bool)> {
+        None
+    }
+
+    /// Whether the server is known to send reasoning in a field of its own, so that text never starts inside it.
+    fn separates_reasoning(&self) -> bool {
+        false
     }
 
     /// Whether past reasoning is sent in the same field in which the server sends reasoning.

@@ -12,6 +12,7 @@ mod forms;
 mod own_calls;
 mod received_values;
 mod text;
+mod thinking;
 mod turn_state;
 mod unique_ids;
 
@@ -30,6 +31,7 @@ pub use self::{
     own_calls::{is_own, is_own_id, own_id},
     received_values::{Received, Rest},
     text::Text,
+    thinking::{Thinking, ThinkingSwitch},
     turn_state::{TurnState, WantsBack},
 };
 pub(crate) use self::{arrange::take_media, forms::names_at_upstreams};

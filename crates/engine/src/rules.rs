@@ -58,6 +58,10 @@ pub struct Rules {
     /// only the closing marker.
     #[setting(skip)]
     pub starts_in_reasoning: bool,
+    /// Whether `starts_in_reasoning` is only assumed, so that the response may show that it is wrong
+    /// (docs/protocols/text-formats.md#reasoning).
+    #[setting(skip)]
+    pub is_start_assumed: bool,
     /// The names of the upstream's own tools. If tools are taught with a prefix, a call to one of these names
     /// without the prefix is meant for the upstream.
     #[setting(skip)]
@@ -75,6 +79,16 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// How the response starts.
+    pub fn start(&self) -> ReasoningStart {
+        ReasoningStart { in_reasoning: self.starts_in_reasoning, is_assumed: self.is_start_assumed }
+    }
+
+    /// Sets how the response starts.
+    pub fn set_start(&mut self, start: ReasoningStart) {
+        ReasoningStart { in_reasoning: self.starts_in_reasoning, is_assumed: self.is_start_assumed } = start;
+    }
+
     /// Whether a response may take more than one upstream request.
     pub fn may_follow_up(&self) -> bool {
         let asks_again = self.misroute == Misroute::Bounce
@@ -82,6 +96,27 @@ impl Rules {
             || self.unknown_calls == UnknownCalls::Retry
             || self.invalid_arguments == InvalidArguments::Retry;
         self.limits.max_hops > 1 && asks_again
+    }
+}
+
+/// Whether a response starts inside reasoning, as far as it is known before the response arrives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReasoningStart {
+    /// See [`Rules::starts_in_reasoning`].
+    pub in_reasoning: bool,
+    /// See [`Rules::is_start_assumed`].
+    pub is_assumed: bool,
+}
+
+impl ReasoningStart {
+    /// A certain start, which the configuration or the prompt determines.
+    pub fn certain(in_reasoning: bool) -> Self {
+        Self { in_reasoning, is_assumed: false }
+    }
+
+    /// A start that the response may show to be wrong.
+    pub fn assumed(in_reasoning: bool) -> Self {
+        Self { in_reasoning, is_assumed: true }
     }
 }
 

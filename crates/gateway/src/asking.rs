@@ -92,10 +92,11 @@ impl ConfiguredModels {
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
         let mut sent = exchange::sent(model, &conversation, DIALECT.dialect(), &means, now)?;
-        let (request, starts_in_reasoning) = exchange::encode(model, &options, &mut sent, now)?;
+        let (request, prompt_opens) = exchange::encode(model, &options, &mut sent, now)?;
         let request = exchange::encrypted(&options, request)?;
         drop(sent);
-        let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
+        let (start, _) = self.capabilities.start(model, &conversation, Owner::default(), prompt_opens, now);
+        let rules = exchange::rules(model, &conversation.model, &answering, start);
         let reader = options.side().reader(&ReaderRules {
             max_frame: model.settings.limits.max_frame,
             tolerate_truncation: model.upstream.tolerate_truncation,

@@ -26,10 +26,10 @@ use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
-    conversation::{Conversation, ToolChoice},
+    conversation::{Conversation, Thinking, ToolChoice},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice},
     failure::{Failure, Kind},
-    rules::{Reasoning, Rules},
+    rules::{Reasoning, ReasoningStart, Rules},
 };
 
 /// Everything that an exchange needs.
@@ -41,8 +41,10 @@ pub(super) struct Exchange {
     /// The client's request before instructions are added.
     pub(super) conversation: Arc<Conversation>,
     pub(super) request: UpstreamRequest,
-    /// Whether the response starts inside reasoning, if the prompt determines that.
-    pub(super) starts_in_reasoning: Option<bool>,
+    /// Whether the response starts inside reasoning.
+    pub(super) start: ReasoningStart,
+    /// What the request says about thinking.
+    pub(super) thinking: Thinking,
     /// How the client wants the response.
     pub(super) answering: Answering,
     /// Decides how to continue after a hop, if the model's rules allow several hops.
@@ -159,8 +161,9 @@ pub(super) fn prepare(
     answering.left_out = left_out_tools(model, &conversation);
     let sent_body = body.map(|body| &**body);
     let (mut sent, left_out) = taught(model, &conversation, dialect.dialect(), sent_body, &means, now)?;
-    let (request, starts_in_reasoning) = encode(model, &options, &mut sent, now)?;
+    let (request, prompt_opens) = encode(model, &options, &mut sent, now)?;
     let request = encrypted(&options, request)?;
+    let (start, thinking) = capabilities.start(model, &conversation, owner, prompt_opens, now);
     let may_join = options.side().may_join(&sent.turns);
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
@@ -191,7 +194,8 @@ pub(super) fn prepare(
         left_out,
         conversation,
         request,
-        starts_in_reasoning,
+        start,
+        thinking,
         answering,
         hops,
         hosted,
@@ -281,21 +285,16 @@ fn sends_server_tools(model: &Model, conversation: &Conversation) -> bool {
 }
 
 /// Creates the rules for a response of `model`, which the client requested as `asked`. `answering` says how the client
-/// wants the response, and `starts_in_reasoning` whether its prompt, if there is one, ends inside reasoning.
+/// wants the response, and `start` how it starts.
 pub(super) fn rules<'m>(
     model: &'m Model,
     asked: &str,
     answering: &Answering,
-    starts_in_reasoning: Option<bool>,
+    start: ReasoningStart,
 ) -> Cow<'m, Rules> {
-    let mut rules = model.settings_for(asked);
+    let mut rules = model.settings_starting(asked, start);
     if rules.reasoning != answering.reasoning {
         rules.to_mut().reasoning = answering.reasoning;
-    }
-    if let (None, Some(starts)) = (model.starts_in_reasoning, starts_in_reasoning)
-        && rules.starts_in_reasoning != starts
-    {
-        rules.to_mut().starts_in_reasoning = starts;
     }
     rules
 }

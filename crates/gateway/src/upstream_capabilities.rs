@@ -6,25 +6,28 @@
 
 mod experience;
 mod forms;
+mod templates;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use self::{
     experience::{Experience, News},
-    forms::LearnedForms,
+    forms::{LearnedForms, SeenStart},
+    templates::Templates,
 };
-use super::servers::Servers;
+use super::{exchange::Exchange, servers::Servers};
 use crate::observe::Metrics;
 use parking_lot::Mutex;
 use toolwire_config::{Model, Upstream};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
-    conversation::{Constraint, Conversation},
-    dialect::{Observed, ReasoningField, UpstreamDialect},
+    conversation::{Constraint, Conversation, Thinking},
+    dialect::{Observed, UpstreamDialect},
     enforce::Means,
     event::Finish,
-    pipeline::Tally,
-    rules::Enforce,
+    format::prompt_opens_reasoning,
+    pipeline::{Pipeline, Tally},
+    rules::{Enforce, ReasoningStart},
     wire::digest::Digest,
 };
 
@@ -40,6 +43,7 @@ const MAX_MODELS: usize = 256;
 pub(super) struct UpstreamCapabilities {
     pub(super) means: Arc<LearnedMeans>,
     pub(super) forms: Arc<LearnedForms>,
+    pub(super) templates: Arc<Templates>,
     pub(super) servers: Servers,
 }
 
@@ -62,6 +66,38 @@ impl UpstreamCapabilities {
         (options, self.means.left(means, entry, conversation, owner))
     }
 
+    /// Returns how the response of `entry` to `conversation` from `owner` starts, and what the request says about
+    /// thinking (docs/protocols/text-formats.md#reasoning). `prompt_opens` says whether the prompt opens the reasoning,
+    /// if it was rendered here. `now` is the Unix time in seconds.
+    pub(super) fn start(
+        &self,
+        entry: &Model,
+        conversation: &Conversation,
+        owner: Owner,
+        prompt_opens: Option<bool>,
+        now: u64,
+    ) -> (ReasoningStart, Thinking) {
+        if let Some(starts) = entry.starts_in_reasoning {
+            return (ReasoningStart::certain(starts), Thinking::Default);
+        }
+        let model = entry.upstream_name(&conversation.model);
+        let (by_family, thinking) = prompt_opens_reasoning(model, conversation);
+        if let Some(opens) = prompt_opens {
+            return (ReasoningStart::certain(opens), thinking);
+        }
+        let seen = self.forms.start(&entry.upstream.name, model, owner, thinking);
+        let side = self.servers.options(&entry.upstream).side();
+        let source = side.template_source();
+        if let Some((source, _)) = source.filter(|(_, at_once)| *at_once || seen.is_some()) {
+            self.templates.look_at(&entry.upstream, model, source);
+        }
+        let by_family = by_family.filter(|_| !side.separates_reasoning());
+        let known = self.templates.opens(entry, conversation, now).or(by_family);
+        let seen = seen.filter(|seen| known.is_none() || seen.outweighs_knowledge());
+        let opens = seen.map(|seen| seen.in_reasoning).or(known).unwrap_or_default();
+        (ReasoningStart::assumed(opens), thinking)
+    }
+
     /// Records that the upstream of `subject` has accepted a request whose messages were joined, after refusing it with
     /// separate messages.
     pub(super) fn refused_roles(&self, subject: &Subject) {
@@ -80,29 +116,47 @@ pub(super) struct LearnedMeans {
 #[derive(Debug, Default)]
 struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
 
-/// Learns from a response what its model supports.
+/// Learns from a response what its model supports, and how its responses start.
 #[derive(Debug)]
 pub(super) struct Observer {
     capabilities: Arc<UpstreamCapabilities>,
     upstream: Arc<Upstream>,
     /// The upstream's name for the model.
     model: String,
+    owner: Owner,
+    thinking: Thinking,
+    start: ReasoningStart,
 }
 
 impl Observer {
-    /// Creates an observer of a response from `entry`, requested as `asked`. `None` if there is nothing to learn from
-    /// it.
-    pub(super) fn new(capabilities: &Arc<UpstreamCapabilities>, entry: &Model, asked: &str) -> Option<Self> {
-        entry.upstream.options.side().follows_reasoning().then(|| Self {
+    /// Creates an observer of the response of `entry` to `exchange`, whose client is `owner`.
+    pub(super) fn new(
+        capabilities: &Arc<UpstreamCapabilities>,
+        entry: &Model,
+        exchange: &Exchange,
+        owner: Owner,
+    ) -> Self {
+        Self {
             capabilities: Arc::clone(capabilities),
             upstream: Arc::clone(&entry.upstream),
-            model: entry.upstream_name(asked).to_owned(),
-        })
+            model: entry.upstream_name(&exchange.conversation.model).to_owned(),
+            owner,
+            thinking: exchange.thinking,
+            start: exchange.start,
+        }
     }
 
-    /// Records in which field reasoning arrived.
-    pub(super) fn saw_reasoning(&self, field: ReasoningField) {
-        self.capabilities.forms.saw_reasoning(&self.upstream.name, &self.model, field);
+    /// Records what a hop has shown.
+    pub(super) fn saw(&self, pipeline: &Pipeline) {
+        let (forms, upstream) = (&self.capabilities.forms, &*self.upstream.name);
+        let field = pipeline.reasoning_field();
+        if let Some(field) = field.filter(|_| self.upstream.options.side().follows_reasoning()) {
+            forms.saw_reasoning(upstream, &self.model, field);
+        }
+        if let Some(in_reasoning) = pipeline.seen_start().filter(|_| self.start.is_assumed) {
+            let seen = SeenStart::new(self.owner, self.thinking, in_reasoning, field.is_some());
+            forms.saw_start(upstream, &self.model, seen, in_reasoning == self.start.in_reasoning);
+        }
     }
 }
 

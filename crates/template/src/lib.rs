@@ -48,6 +48,7 @@ pub struct ChatTemplate {
     tokens: Vec<SpecialToken>,
     /// The text of the file, by which templates are compared.
     source: String,
+    digest: wire::digest::Digest,
 }
 
 /// The name of the main template in the environment. It does not affect escaping, which is disabled.
@@ -133,12 +134,23 @@ impl ChatTemplate {
             has_tool_template: file.tool_use.is_some(),
             tokens: file.tokens,
             source: text.to_owned(),
+            digest: wire::digest::Digest::of(text),
         })
     }
 
     /// The name of the template's file.
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// A digest of the template's file.
+    pub fn digest(&self) -> wire::digest::Digest {
+        self.digest
+    }
+
+    /// Whether the template's file contains `text`.
+    pub fn contains(&self, text: &str) -> bool {
+        self.source.contains(text)
     }
 
     /// Renders the prompt for the model's next message. `now` is the time for `strftime_now`, as Unix time in

@@ -135,10 +135,10 @@ fn inline_reasoning_can_be_read_back() {
 fn tags_in_the_text_become_what_the_rules_say() {
     let said = [ResponsePiece { reasons: false, text: "<think>\nHm.\n</think>\n\nHi".to_owned() }];
     for (reasoning, text, field) in [
-        (Reasoning::Auto, "\n\nHi", "Hm."),
-        (Reasoning::ReasoningContent, "\n\nHi", "Hm."),
-        (Reasoning::Inline, "<think>Hm.</think>\n\nHi", ""),
-        (Reasoning::Drop, "\n\nHi", ""),
+        (Reasoning::Auto, "Hi", "Hm."),
+        (Reasoning::ReasoningContent, "Hi", "Hm."),
+        (Reasoning::Inline, "<think>Hm.</think>Hi", ""),
+        (Reasoning::Drop, "Hi", ""),
         (Reasoning::Off, "<think>\nHm.\n</think>\n\nHi", ""),
     ] {
         for whole in [false, true] {

@@ -28,10 +28,16 @@ const REASONING: &[&str] = &[
     "<mm:think>",
     "</mm:think>",
     "<seed:think>",
+    "</seed:think>",
     "<reasoning>",
     "<scratch_pad>",
     "<analysis>",
     "<|start_thinking|>",
+    "<|end_thinking|>",
+    "<channel|>",
+    "<|plamo:end_think:plamo|>",
+    "</ifm|think",
+    "<|close|>think<|sep|>",
     "<|channel>thought",
     "<|plamo:begin_think:plamo|>",
     "<ifm|think",
@@ -79,6 +85,7 @@ fn may_be_held(held: &str, before: &str) -> bool {
             let element = begun[1..].trim_start();
             element.is_empty()
                 || "[think]".starts_with(&lower)
+                || "[/think]".starts_with(&lower)
                 || element.strip_prefix('{').is_some_and(opens_call)
         }
         Some(tick @ ('`' | '~')) => {

@@ -11,6 +11,7 @@ mod ends;
 mod markers;
 mod plain_text;
 mod shapes;
+mod starts;
 mod values;
 
 use serde_json::{Value, json};

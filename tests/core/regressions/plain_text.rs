@@ -43,7 +43,7 @@ fn pair(text: &str, reasoning: &str) -> (String, String) {
 fn reasoning_is_read_without_tools() {
     for detect in [Detect::Auto, Detect::Formats(vec![format::HERMES.name]), Detect::Off] {
         for (text, seen, reasoning) in [
-            ("<think>\na\n</think>\n\nHi", "\n\nHi", "a"),
+            ("<think>\na\n</think>\n\nHi", "Hi", "a"),
             ("</think>Hi", "Hi", ""),
             ("<seed:think>a</seed:think>Hi ", "Hi ", "a"),
             ("Hi <think> x", "Hi <think> x", ""),

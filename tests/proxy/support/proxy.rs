@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) upstream: Upstream,
     /// Whether a wildcard model serves all other names.
     pub(crate) wildcard: bool,
+    /// Whether it is decided for each request if the response starts inside reasoning.
+    pub(crate) decides_start: bool,
     pub(crate) keys: Vec<&'static str>,
     pub(crate) settings: Rules,
     pub(crate) tools: ToolStyle,
@@ -75,6 +77,7 @@ impl Setup {
                 retry_unanswered: true,
             },
             wildcard: false,
+            decides_start: false,
             keys: Vec::new(),
             settings: Rules::default(),
             tools: ToolStyle::Native,
@@ -111,7 +114,8 @@ impl Setup {
             instructions: self.instructions.clone(),
             chat_template: chat_template.clone(),
             system_position: SystemPosition::System,
-            starts_in_reasoning: chat_template.is_none().then_some(self.settings.starts_in_reasoning),
+            starts_in_reasoning: (chat_template.is_none() && !self.decides_start)
+                .then_some(self.settings.starts_in_reasoning),
             execution: true,
             vision: self.vision.filter(|_| name == "m").map(str::to_owned),
             alternatives: None,

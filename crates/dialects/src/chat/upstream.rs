@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Dialect, File, KeyHeader, Observed, Probe, Reader, ReaderRules, ReasoningField, Source, SystemMessages,
-    UpstreamRequest, UpstreamSide,
+    TemplateSource, UpstreamRequest, UpstreamSide,
     conversation::{Conversation, IdForm, NameForm, Part, Turn, WantsBack, has_joinable_turns},
     enforce::Means,
     failure::Failure,
@@ -261,6 +261,19 @@ impl UpstreamSide for Options {
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
         self.server = Server::of_answer(probe, body)?;
         Some(self.server.name())
+    }
+
+    fn separates_reasoning(&self) -> bool {
+        self.profile != Profile::None
+    }
+
+    fn template_source(&self) -> Option<(TemplateSource, bool)> {
+        match self.server {
+            Server::LlamaCpp => Some((TemplateSource::Props, true)),
+            Server::Ollama => Some((TemplateSource::Show, false)),
+            Server::Unknown if self.profile == Profile::None => Some((TemplateSource::Props, false)),
+            _ => None,
+        }
     }
 
     fn follows_reasoning(&self) -> bool {

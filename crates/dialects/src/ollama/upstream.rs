@@ -2,7 +2,7 @@
 
 use super::{ReaderSettings, request};
 use crate::{
-    Dialect, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide,
+    Dialect, Reader, ReaderRules, SystemMessages, TemplateSource, UpstreamRequest, UpstreamSide,
     conversation::Conversation,
     enforce::Means,
     failure::{Failure, Kind},
@@ -85,6 +85,10 @@ impl UpstreamSide for Options {
 
     fn openai_base(&self) -> Option<&'static str> {
         Some("v1/")
+    }
+
+    fn template_source(&self) -> Option<(TemplateSource, bool)> {
+        Some((TemplateSource::Show, false))
     }
 
     /// Ollama also lists its models in OpenAI's format.

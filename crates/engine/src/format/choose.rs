@@ -13,9 +13,6 @@ pub struct KnownFormats {
     /// Globs over the names of models that write each format. Those of the configuration's own formats come
     /// first; within each group, longer globs come first.
     writers: Globs<&'static Format>,
-    /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of the built-in
-    /// formats.
-    reasoners: Globs<()>,
 }
 
 impl KnownFormats {
@@ -28,12 +25,7 @@ impl KnownFormats {
         });
         let mut globs: Vec<_> = globs.collect();
         globs.sort_by_key(|(sure, ..)| *sure);
-        let reasoners = ALL.iter().flat_map(|format| format.reasoning.opened_by_prompt);
-        Self {
-            reasoners: Globs::new(reasoners.map(|glob| (*glob, ())).collect()),
-            own,
-            writers: Globs::new(globs.into_iter().map(|(_, glob, format)| (glob, format)).collect()),
-        }
+        Self { own, writers: Globs::new(globs.into_iter().map(|(_, glob, format)| (glob, format)).collect()) }
     }
 
     /// The index of only the built-in formats.
@@ -68,11 +60,6 @@ impl KnownFormats {
             }
         }
         formats
-    }
-
-    /// Whether the prompt template of the model `name` is known to open the reasoning.
-    pub fn prompt_opens_reasoning(&self, name: &str) -> bool {
-        self.reasoners.fitting(name).next().is_some()
     }
 
     /// Whether `prompt`, the complete text that a model continues, ends with a marker that opens reasoning.
@@ -281,18 +268,5 @@ mod tests {
         assert_eq!(names("swiss-ai/Apertus-8B-Instruct-2509"), ["apertus"]);
         assert_eq!(names("gpt-4o"), [""; 0]);
         assert!(names("Qwen2.5-Coder-7B").starts_with(&["bare"]), "{:?}", names("Qwen2.5-Coder-7B"));
-    }
-
-    #[test]
-    fn starting_in_reasoning_is_chosen_by_model_name() {
-        let known = KnownFormats::default();
-        for name in
-            ["deepseek-ai/DeepSeek-R1-0528", "QwQ-32B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "MiniMax-M2"]
-        {
-            assert!(known.prompt_opens_reasoning(name), "{name}");
-        }
-        for name in ["deepseek-v3.1", "Qwen3-Coder-30B", "Qwen3-32B", "MiniMax-M1", "gpt-4o", "glm-4.5"] {
-            assert!(!known.prompt_opens_reasoning(name), "{name}");
-        }
     }
 }

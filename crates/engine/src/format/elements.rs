@@ -97,7 +97,7 @@ pub static MINIMAX_M3: Format = Format {
         ),
         MINIMAX_THINK,
     ],
-    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "a tag for the tool and one for every argument, each behind the mark",
         Form::each(

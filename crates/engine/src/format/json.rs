@@ -62,13 +62,8 @@ pub static GRANITE4: Format =
     Format { name: "granite4", summary: "as hermes", models: &["*granite-4*", "*granite4*"], ..IN_TOOL_CALL };
 
 /// Ernie 4.5, an alias of Hermes.
-pub static ERNIE45: Format = Format {
-    name: "ernie45",
-    summary: "as hermes",
-    models: &["*ernie-4.5*", "*ernie4.5*"],
-    reasoning: ReasoningHabits { opened_by_prompt: &["ernie-4.5*thinking*"], ..ReasoningHabits::DEFAULT },
-    ..IN_TOOL_CALL
-};
+pub static ERNIE45: Format =
+    Format { name: "ernie45", summary: "as hermes", models: &["*ernie-4.5*", "*ernie4.5*"], ..IN_TOOL_CALL };
 
 /// LongCat: like Hermes, with other markers.
 pub static LONGCAT: Format = Format {
@@ -141,7 +136,7 @@ pub static MINIMAX_M1: Format = Format {
     name: "minimax_m1",
     summary: "JSON objects in <tool_calls>, one per line",
     models: &["*minimax-m1*"],
-    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     example: "<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_calls>",
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
     teach: taught(

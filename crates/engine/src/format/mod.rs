@@ -9,6 +9,7 @@ mod choose;
 mod custom;
 mod dsml;
 mod elements;
+mod families;
 mod header;
 mod import;
 mod json;
@@ -28,6 +29,7 @@ pub use choose::{KnownFormats, auto, matches as glob_matches};
 pub use custom::{CustomFormat, Definition, DefinitionError, all_and};
 pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
+pub use families::prompt_opens_reasoning;
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
 pub use import::{Refused, import};
 pub use json::{

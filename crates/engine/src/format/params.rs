@@ -175,7 +175,7 @@ pub static QWEN3_CODER: Format = Format {
     ],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
-    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "a tag for the tool and one for every argument between <tool_call> tags",
         Form::each(
@@ -236,7 +236,7 @@ pub static GLM45: Format = Format {
     models: &["glm-4.5*", "glm-4.6*"],
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
-    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -258,7 +258,7 @@ pub static GLM47: Format = Format {
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
     // Another format already detects these calls.
     auto: false,
-    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -313,7 +313,7 @@ pub static MINIMAX_M2: Format = Format {
     models: &["minimax-m2*"],
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
-    reasoning: ReasoningHabits { ended_by_calls: true, opened_by_prompt: &["minimax-m2*"] },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "a tag for the tool and one for every argument between <minimax:tool_call> tags",
         Form::each(

@@ -1,7 +1,7 @@
 //! Formats whose calls are in Python syntax, in Gemma's notation, or on labelled lines.
 
 use super::{
-    CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, ReasoningHabits, Tag, TagKind,
+    CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind,
     teach::{Form, OBJECT, Values, taught},
 };
 
@@ -98,7 +98,6 @@ pub static OLMO3: Format = Format {
     name: "olmo3",
     summary: "Python calls, one on each line, in <function_calls>",
     models: &["olmo-3*"],
-    reasoning: ReasoningHabits { opened_by_prompt: &["olmo-3*think*"], ..ReasoningHabits::DEFAULT },
     example: "<function_calls>\nget_weather(city=\"Paris\")\n</function_calls>",
     grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
     teach: taught(

@@ -19,21 +19,26 @@ pub struct Thought {
     pub chosen: bool,
 }
 
+impl Thought {
+    /// Whether text does not contain the closers for any other reason, so that one without its opener shows that
+    /// the prompt had it.
+    pub fn closes_anywhere(&self) -> bool {
+        let is_distinct = |close: &&str| ["</think*>", "</mm:think>", "</seed:think>"].contains(close);
+        !self.chosen && (self.place == Place::Anywhere || self.close.iter().any(is_distinct))
+    }
+}
+
 /// How models that write a format mark their reasoning, where this differs from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningHabits {
     /// Whether the opener of a call ends the reasoning if a call follows. Applies only if the format was
     /// chosen by name. Otherwise, calls within reasoning are quotes or plans, and are not detected.
     pub ended_by_calls: bool,
-    /// Globs over the names of models whose chat template opens the reasoning, so that a response starts
-    /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: where
-    /// it depends on the request, the configuration must say so.
-    pub opened_by_prompt: &'static [&'static str],
 }
 
 impl ReasoningHabits {
     /// Reasoning starts and ends with its own markers.
-    pub const DEFAULT: Self = Self { ended_by_calls: false, opened_by_prompt: &[] };
+    pub const DEFAULT: Self = Self { ended_by_calls: false };
 }
 
 /// A word in angle brackets. Prose may mention it, so it must be at the start of a line.
@@ -60,10 +65,6 @@ pub static THINK: Format = Format {
     name: "think",
     summary: "reasoning in <think> or a similar tag at the start of a line; sent to the reasoning channel and not searched for calls",
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
-    reasoning: ReasoningHabits {
-        opened_by_prompt: &["deepseek-r1*", "qwq*", "qwen3*thinking*"],
-        ..ReasoningHabits::DEFAULT
-    },
     example: "<think>The user wants the weather.</think>",
     grammars: &[Grammar::Reasoning(&[
         Thought { bare: true, ..word("<think*>", &["</think*>"]) },

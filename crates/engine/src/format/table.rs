@@ -121,7 +121,7 @@ pub static KIMI_K2: Format = Format {
     name: "kimi_k2",
     summary: "Kimi's section markers; the id contains the name",
     models: &["kimi-k2*", "*kimi*"],
-    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
+    reasoning: ReasoningHabits { ended_by_calls: true },
     example: r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[

@@ -171,8 +171,8 @@ impl Observers {
 
     /// Called when the hop has ended. May also be called if no hop is in progress.
     pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
-        if let (Some(learner), Some(field)) = (&self.model.learner, pipeline.reasoning_field()) {
-            learner.saw_reasoning(field);
+        if let Some(learner) = &self.model.learner {
+            learner.saw(pipeline);
         }
         let finish = pipeline.hop_finish().or_else(|| pipeline.finish_given());
         self.access.hop_ended(&finish.map_or("none", finish_name), None, pipeline.tokens());

@@ -211,6 +211,10 @@ fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
     model_rules::starts_in_reasoning(keys, &mut starts_in_reasoning);
     rules.starts_in_reasoning = starts_in_reasoning.unwrap_or_default();
     keys.key(
+        Key::new("is_start_assumed", "whether the response may show that `starts_in_reasoning` is wrong"),
+        Field::Switch(&mut rules.is_start_assumed),
+    );
+    keys.key(
         Key::new("tolerate_truncation", "accept a stream that closes without its end mark as complete"),
         Field::Switch(&mut rules.tolerate_truncation),
     );
@@ -270,6 +274,7 @@ mod tests {
             enforce: Enforce::Retry,
             invalid_arguments: InvalidArguments::Retry,
             starts_in_reasoning: true,
+            is_start_assumed: true,
             repair: false,
             tool_prefix: "user:".to_owned(),
             server_tools: vec!["web_search".to_owned()],

@@ -63,8 +63,9 @@ impl Service {
             let upstream_model = model.upstream_name(requested);
             Attempt::begin(trace, client.upstream(), upstream_model, sampling, is_streamed)
         });
-        let learner =
-            attempt.as_ref().and_then(|_| Observer::new(&self.shared.capabilities, model, requested));
+        let learner = attempt
+            .as_ref()
+            .map(|_| Observer::new(&self.shared.capabilities, model, &exchange, caller.owner));
         let begun = Instant::now();
         let Exchange { dialect, conversation, request, answering, hosted, keeper, .. } = exchange;
         let size = request.body.len().max(body.len());
@@ -79,7 +80,7 @@ impl Service {
                 Some(body) => Box::pin(ready(Ok(client.made(body)))),
                 None => client.traced(context).begin(request, caller.claimant()).await,
             };
-            let rules = exchange::rules(model, &conversation.model, &answering, exchange.starts_in_reasoning);
+            let rules = exchange::rules(model, &conversation.model, &answering, exchange.start);
             let (reader, writer) = (exchange::reader(model, dialect), dialect.side().writer(&answering));
             let pipeline = if large::is_large(size) {
                 let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
@@ -147,8 +148,8 @@ impl Service {
         if tap.is_none() && captures.is_none() {
             return Vec::new();
         }
-        let Exchange { conversation, answering, starts_in_reasoning, .. } = exchange;
-        let rules = exchange::rules(model, &conversation.model, answering, *starts_in_reasoning);
+        let Exchange { conversation, answering, start, .. } = exchange;
+        let rules = exchange::rules(model, &conversation.model, answering, *start);
         let hosted = exchange.hosted.as_ref().map(|hosted| hosted.rules());
         let opening = Opening {
             id: &id.request,

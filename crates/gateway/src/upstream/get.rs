@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 
 use super::{
     connector::{Connect, ConnectError, Connector},
@@ -43,9 +43,27 @@ impl Get {
     /// # Errors
     /// If there is no response, or if its status is not 200.
     pub(crate) async fn fetch(&self, address: Uri) -> Result<Bytes, GetError> {
-        let mut request = Request::new(Bytes::new());
+        self.send(address, Request::new(Bytes::new())).await
+    }
+
+    /// Like [`Get::fetch`], but posts this JSON.
+    ///
+    /// # Errors
+    /// See [`Get::fetch`].
+    pub(crate) async fn post(&self, address: Uri, json: Bytes) -> Result<Bytes, GetError> {
+        let mut request = Request::new(json);
+        *request.method_mut() = Method::POST;
+        self.send(address, request).await
+    }
+
+    async fn send(&self, address: Uri, mut request: Request<Bytes>) -> Result<Bytes, GetError> {
+        let is_post = request.method() == Method::POST;
         *request.uri_mut() = address;
         *request.headers_mut() = self.headers.clone();
+        if is_post {
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert(header::CONTENT_TYPE, json);
+        }
         let response = self.small.send(request).await?;
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),

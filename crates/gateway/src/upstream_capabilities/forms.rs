@@ -10,10 +10,21 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{MAX_MODELS, REMEMBERED};
-use toolwire_pipeline::dialect::{Observed, ReasoningField};
+use toolwire_net::store::Owner;
+use toolwire_pipeline::{
+    conversation::Thinking,
+    dialect::{Observed, ReasoningField},
+};
+
+/// Maximum number of starts to remember for a model.
+const MAX_STARTS: usize = 64;
+
+/// How many responses in a row must have started otherwise than a known model's responses do.
+const OUTWEIGHING: u8 = 3;
 
 /// What was learned, by the names of upstreams and then by the upstreams' names for models. It applies to all clients:
-/// every form means the same to the model, so what one client's requests reveal cannot harm another client.
+/// every form means the same to the model, so what one client's requests reveal cannot harm another client. Only how
+/// responses start is remembered for each client, since a client can make a model write a marker.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedForms {
     models: Mutex<HashMap<String, HashMap<String, Form>>>,
@@ -27,7 +38,40 @@ struct Form {
     sends_reasoning: bool,
     /// When a request was refused because of its messages' roles, and then accepted with joined messages.
     refused_roles: Option<Instant>,
+    /// How the last responses started, oldest first.
+    starts: Vec<SeenStart>,
     changed: Instant,
+}
+
+/// How the last responses to one kind of request started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SeenStart {
+    owner: Owner,
+    thinking: Thinking,
+    pub(super) in_reasoning: bool,
+    /// How many responses in a row have shown that.
+    times: u8,
+}
+
+impl SeenStart {
+    /// `is_separate` is set if the server sends reasoning in a field of its own, so that text never contains it.
+    pub(super) fn new(owner: Owner, thinking: Thinking, in_reasoning: bool, is_separate: bool) -> Self {
+        Self { owner, thinking, in_reasoning, times: if is_separate { OUTWEIGHING } else { 1 } }
+    }
+
+    /// Whether there are enough responses to believe them more than the model's template or family. A single response
+    /// may be an exception: models sometimes forget a marker.
+    pub(super) fn outweighs_knowledge(&self) -> bool {
+        self.times >= OUTWEIGHING
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.is_of(other.owner, other.thinking)
+    }
+
+    fn is_of(&self, owner: Owner, thinking: Thinking) -> bool {
+        self.owner == owner && self.thinking == thinking
+    }
 }
 
 impl LearnedForms {
@@ -41,6 +85,47 @@ impl LearnedForms {
         form.map_or_else(Observed::default, Form::observed)
     }
 
+    /// How the last responses to such requests started, if they have shown that.
+    pub(super) fn start(
+        &self,
+        upstream: &str,
+        model: &str,
+        owner: Owner,
+        thinking: Thinking,
+    ) -> Option<SeenStart> {
+        if !self.has_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let models = self.models.lock();
+        let starts = &models.get(upstream)?.get(model)?.starts;
+        starts.iter().find(|seen| seen.is_of(owner, thinking)).copied()
+    }
+
+    /// Records how a response started, and whether that was assumed.
+    pub(super) fn saw_start(&self, upstream: &str, model: &str, seen: SeenStart, was_assumed: bool) {
+        if was_assumed && !self.has_any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut models = self.models.lock();
+        let known = models.get_mut(upstream).and_then(|models| models.get_mut(model));
+        let starts = match known {
+            Some(form) => &mut form.starts,
+            None if was_assumed => return,
+            None => &mut self.form(&mut models, upstream, model).starts,
+        };
+        let before = starts.iter().position(|known| known.is_like(&seen));
+        let before =
+            before.map(|at| starts.remove(at)).filter(|known| known.in_reasoning == seen.in_reasoning);
+        if was_assumed && before.is_none() {
+            return;
+        }
+        if starts.len() >= MAX_STARTS {
+            starts.remove(0);
+        }
+        let times = before.map_or(0, |known| known.times).saturating_add(seen.times);
+        starts.push(SeenStart { times, ..seen });
+    }
+
     /// Records in which field the model sends reasoning.
     pub(super) fn saw_reasoning(&self, upstream: &str, model: &str, field: ReasoningField) {
         let sends_reasoning = field == ReasoningField::Reasoning;
@@ -52,7 +137,7 @@ impl LearnedForms {
         let known = models.get_mut(upstream).and_then(|models| models.get_mut(model));
         match known {
             Some(form) => form.sends_reasoning = sends_reasoning,
-            None if sends_reasoning => self.new_form(&mut models, upstream, model).sends_reasoning = true,
+            None if sends_reasoning => self.form(&mut models, upstream, model).sends_reasoning = true,
             None => {}
         }
     }
@@ -60,7 +145,7 @@ impl LearnedForms {
     /// Records that the model has accepted a request with joined messages, after refusing it with separate ones.
     pub(super) fn refused_roles(&self, upstream: &str, model: &str) {
         let mut models = self.models.lock();
-        let form = self.new_form(&mut models, upstream, model);
+        let form = self.form(&mut models, upstream, model);
         if !form.observed().strict_roles {
             tracing::warn!(
                 upstream,
@@ -78,7 +163,7 @@ impl LearnedForms {
     }
 
     /// Returns the entry of a model. Clients may invent names, so the oldest entry is removed if there are too many.
-    fn new_form<'m>(
+    fn form<'m>(
         &self,
         models: &'m mut HashMap<String, HashMap<String, Form>>,
         upstream: &str,
@@ -94,6 +179,7 @@ impl LearnedForms {
         models.entry(model.to_owned()).or_insert(Form {
             sends_reasoning: false,
             refused_roles: None,
+            starts: Vec::new(),
             changed,
         })
     }
@@ -128,6 +214,39 @@ mod tests {
         assert!(about("m").strict_roles);
         forms.forget("up");
         assert_eq!(about("m"), Observed::default());
+    }
+
+    #[test]
+    fn starts_are_remembered_by_client_and_thinking() {
+        let forms = LearnedForms::default();
+        let (one, other) = (Owner([1; 32]), Owner([2; 32]));
+        let saw = |owner, in_reasoning, was_assumed| {
+            let seen = SeenStart::new(owner, Thinking::Default, in_reasoning, false);
+            forms.saw_start("up", "m", seen, was_assumed);
+        };
+        let start = |owner, thinking| {
+            forms.start("up", "m", owner, thinking).map(|seen| (seen.in_reasoning, seen.times))
+        };
+        saw(one, true, true);
+        assert_eq!(start(one, Thinking::Default), None);
+        saw(one, true, false);
+        assert_eq!(start(one, Thinking::Default), Some((true, 1)));
+        assert_eq!(start(one, Thinking::Off), None);
+        assert_eq!(start(other, Thinking::Default), None);
+        assert_eq!(forms.start("up", "n", one, Thinking::Default), None);
+        saw(one, true, true);
+        assert_eq!(start(one, Thinking::Default), Some((true, 2)));
+        saw(one, false, false);
+        assert_eq!(start(one, Thinking::Default), Some((false, 1)));
+        saw(one, true, true);
+        assert_eq!(start(one, Thinking::Default), None);
+        saw(one, false, false);
+        for client in 2..=u8::MAX {
+            saw(Owner([client; 32]), true, false);
+        }
+        assert_eq!(forms.models.lock()["up"]["m"].starts.len(), MAX_STARTS);
+        assert_eq!(start(one, Thinking::Default), None);
+        assert!(SeenStart::new(one, Thinking::Default, false, true).outweighs_knowledge());
     }
 
     #[tokio::test(start_paused = true)]

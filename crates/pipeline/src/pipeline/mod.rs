@@ -114,10 +114,14 @@ impl Pipeline {
         // Calls that the model may be asked to make again are held by the calls stage, which must see broken ones.
         let is_whole = settings.arguments == ArgumentDelivery::Whole || !stream;
         let waits = is_whole && !calls.corrections().retries_calls();
+        let mut detector = Detector::with_delivery(tools, settings, known, waits);
+        if let Some(detector) = detector.as_mut().filter(|_| !stream) {
+            detector.read_whole(limits.max_answer);
+        }
         let stages = Stages {
             backlog: Backlog::default(),
             prefill: PrefillStage::default(),
-            detector: Detector::with_delivery(tools, settings, known, waits),
+            detector,
             withheld: WithheldEvents::new(withhold(&calls, answering.stream), settings.limits.max_hold),
             reasoning: ReasoningStage::new(settings.reasoning),
             calls,
@@ -446,6 +450,11 @@ impl Pipeline {
     /// The field that contained this hop's reasoning, in dialects that have several such fields.
     pub fn reasoning_field(&self) -> Option<crate::dialect::ReasoningField> {
         self.reader.reasoning_field()
+    }
+
+    /// Whether the prompt opened the reasoning, if the text has shown that.
+    pub fn seen_start(&self) -> Option<bool> {
+        self.stages.detector.as_ref()?.seen_start()
     }
 
     /// Statistics of the response so far.
