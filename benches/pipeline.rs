@@ -21,7 +21,7 @@ use serde::Deserialize;
 use toolwire::{
     conversation::Conversation,
     detect::Detector,
-    event::{Event, Sink},
+    event::{Event, Finish, Sink},
     format::KnownFormats,
     tools::DeclaredTools,
     wire::json::escape_into,
@@ -363,7 +363,7 @@ fn detect(tools: &DeclaredTools, pieces: &[&str], laps: &mut Laps) {
         }
         laps.lap();
     }
-    detector.finish(true, &mut count);
+    detector.finish(Some(Finish::Stop), &mut count);
     assert_eq!(count.0 >> 32, 1, "one call is found");
 }
 

@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use toolwire::{
     detect::Detector,
     dialect::{Answering, Stamp, chat},
-    event::{Event, Sink},
+    event::{Event, Finish, Sink},
     format::KnownFormats,
     tools::DeclaredTools,
     wire::sse::{Frame, Frames},
@@ -97,7 +97,7 @@ fn detector() -> impl Fn() -> Option<Detector> {
 fn detected(detector: Option<Detector>, pieces: &[&str]) -> usize {
     let (Some(mut detector), mut seen) = (detector, Seen::default()) else { return 0 };
     pieces.iter().for_each(|piece| detector.event(Event::Text(Cow::Borrowed(piece)), &mut seen));
-    detector.finish(true, &mut seen);
+    detector.finish(Some(Finish::Stop), &mut seen);
     seen.0
 }
 

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     event::Sink,
-    format::{CallBody, Calls, Format, Grammar, Special},
+    format::{CallBody, Calls, Format, Grammar, SENTENCE_END, Special, TURN_ENDS},
+    markers::ends,
 };
 
 /// Markup that is framing right after a call.
@@ -55,8 +56,10 @@ impl Framing {
         framing
             .closers
             .extend(framing.results.iter().map(|(_, close)| *close).filter(|close| is_markup(close)));
+        framing.closers.extend(TURN_ENDS.iter().chain([&SENTENCE_END]));
         // A closer that also opens something is not stray.
-        let openers: Vec<_> = formats.iter().flat_map(|format| format.openers()).collect();
+        let mut openers: Vec<_> = formats.iter().flat_map(|format| format.openers()).collect();
+        openers.extend(formats.iter().flat_map(|format| headers(format)));
         framing.closers.retain(|closer| !openers.contains(closer));
         framing.results.retain(|(open, _)| !openers.iter().any(|opener| open.starts_with(opener)));
         framing.closers.sort_unstable();
@@ -86,6 +89,18 @@ impl Framing {
     }
 }
 
+/// Returns the markers with which messages start.
+fn headers(format: &'static Format) -> impl Iterator<Item = &'static str> {
+    format
+        .grammars
+        .iter()
+        .flat_map(|grammar| match grammar {
+            Grammar::Channels(channels) => channels.open,
+            _ => &[],
+        })
+        .map(|&(open, _)| open)
+}
+
 /// Whether the closer is long and distinctive enough not to occur in ordinary text.
 fn is_markup(closer: &str) -> bool {
     let special = closer.starts_with("</") || closer.starts_with(['<', '[', ']']) && closer.len() > 6;
@@ -93,6 +108,20 @@ fn is_markup(closer: &str) -> bool {
 }
 
 fn closers(grammar: &'static Grammar) -> Vec<&'static str> {
+    match grammar {
+        Grammar::Channels(channels) => ends(channels).collect(),
+        Grammar::Reasoning(thoughts) => thoughts
+            .iter()
+            .filter(|thought| thought.bare)
+            .flat_map(|thought| thought.close)
+            .copied()
+            .collect(),
+        _ => call_closers(grammar),
+    }
+}
+
+/// Returns the closers of calls and of their sections.
+pub(super) fn call_closers(grammar: &'static Grammar) -> Vec<&'static str> {
     match grammar {
         Grammar::Tagged(tags) => {
             let inner =
@@ -148,6 +177,32 @@ impl Detector {
             }
         }
         character.len_utf8()
+    }
+
+    /// Reads a run of white space, or one character, after markup that is dropped at the end of the text.
+    pub(super) fn ending(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let State::Ending { ended } = self.state else { return 0 };
+        let Some(character) = text.chars().next() else { return 0 };
+        let between = ended == self.held.len();
+        self.held.push(character);
+        let marker = tail(&self.held, ended);
+        let fit = match between && u8::try_from(character).is_ok_and(is_blank) {
+            true => Fit::Whole(1),
+            false => self.search.sought.markers.turn_end(marker),
+        };
+        match fit {
+            _ if self.held.len() > self.search.max_hold => {}
+            Fit::Whole(_) => {
+                self.state = State::Ending { ended: self.held.len() };
+                return character.len_utf8();
+            }
+            Fit::Begins => return character.len_utf8(),
+            Fit::No => {}
+        }
+        self.held.pop();
+        self.state = State::Prose;
+        self.release(self.held.len().saturating_sub(ended), out);
+        0
     }
 
     /// Releases the text held after a call, which is not framing.

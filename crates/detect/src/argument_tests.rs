@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Detector;
 use crate::{
     conversation::{Conversation, Tool},
-    event::{Event, Sink},
+    event::{Event, Finish, Sink},
     format::{self, Format, KnownFormats},
     rules::{Detect, Rules},
     tools::DeclaredTools,
@@ -43,7 +43,7 @@ fn read(format: &'static Format, schema: &Value, text: &str) -> String {
         for piece in pieces {
             detector.event(Event::Text((*piece).into()), &mut found);
         }
-        detector.finish(true, &mut found);
+        detector.finish(Some(Finish::Stop), &mut found);
         let text = found.1.trim();
         format!("{}{}", found.0, if text.is_empty() { String::new() } else { format!("[{text}]") })
     };

@@ -24,6 +24,7 @@ impl Detector {
         (self.state, self.prose, self.next) = (state, prose, next);
         self.held.clear();
         self.flow = None;
+        self.keeps_end = false;
         self.doubted = None;
     }
 

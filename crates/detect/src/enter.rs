@@ -8,6 +8,7 @@ use super::{
     gate::{Gate, Wait},
     gated_container::GatedContainer,
     markers::Entry,
+    pattern::Fit,
     reading::{Reading, Rivals},
     region::{Region, RegionKind},
     search::{Begins, Fenced, Unmarked},
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     event::Sink,
-    format::{Format, Place, TagKind},
+    format::{Format, Place, TagKind, is_token},
 };
 
 impl Detector {
@@ -120,7 +121,7 @@ impl Detector {
                 let section = Section::naked(calls, "", wait, &self.search.rules(false));
                 GatedContainer::new(section, Gate::new(wait), "")
             }
-            None => region(RegionKind::Bare, quoted, self.search.wait(quoted, false)),
+            None => region(RegionKind::Bare, quoted, self.search.wait(quoted, false), false),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
         let marked = false;
@@ -138,7 +139,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
-        let container = region(container, quoted, self.search.wait(quoted, false));
+        let container = region(container, quoted, self.search.wait(quoted, false), false);
         self.state = State::Calls(Box::new(Reading {
             format,
             starts_line,
@@ -175,7 +176,7 @@ impl Detector {
         if !whole {
             self.state = State::Marker { place, starts_line, quoted };
         } else if !self.bare_marker(place, here, out) {
-            self.enter_at(place, starts_line, quoted);
+            self.enter_at(place, starts_line, quoted, out);
         }
         character.len_utf8()
     }
@@ -194,9 +195,24 @@ impl Detector {
         }
     }
 
+    /// Whether a marker is text because it is quoted, or because it closes nothing.
+    fn is_text(&self, entry: Entry, quoted: bool) -> bool {
+        match entry {
+            Entry::Thought(_) | Entry::Frame | Entry::TurnEnd => quoted,
+            Entry::CallCloser => quoted || !self.prose.has_call(),
+            _ => false,
+        }
+    }
+
     /// Starts reading what follows an opener.
-    pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
+    pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool, out: &mut impl Sink) {
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
+        let kept = self.keeps_end && opener.is_message_end() && std::mem::take(&mut self.keeps_end);
+        if kept || self.is_text(opener.entry, quoted) {
+            self.state = State::Prose;
+            let first = self.held.chars().next().map_or(0, char::len_utf8);
+            return self.release(self.held.len().saturating_sub(first), out);
+        }
         let mut marked = true;
         let wait = self.search.wait(quoted, true);
         let container = match opener.entry {
@@ -205,7 +221,11 @@ impl Detector {
                     self.state = State::Attributes { place, starts_line, quoted };
                     return;
                 }
-                TagKind::Marked | TagKind::Special(_) => region(RegionKind::Tag(tag), quoted, wait),
+                TagKind::Marked | TagKind::Special(_) => {
+                    let alone = starts_line && !tag.close.is_empty() && !tag.special().common;
+                    let may_be_empty = is_token(tag.open) || alone;
+                    region(RegionKind::Tag(tag), quoted, wait, may_be_empty)
+                }
             },
             Entry::Thought(thought) => {
                 self.held.clear();
@@ -215,10 +235,18 @@ impl Detector {
                 self.prose.framed();
                 return;
             }
-            Entry::Frame => {
+            Entry::Frame | Entry::CallCloser => {
+                // The character after it showed that no longer marker begins here.
+                let fit = opener.fit(&self.held, Place::MessageStart);
+                let len = if let Fit::Whole(len) = fit { len } else { self.held.len() };
+                let rest = self.held.split_off(len);
                 self.held.clear();
                 self.state = State::Prose;
                 self.prose.frame(opener.closes());
+                return self.text(&rest, out);
+            }
+            Entry::TurnEnd => {
+                self.state = State::Ending { ended: self.held.len() };
                 return;
             }
             Entry::Closer | Entry::Mention => return,
@@ -228,11 +256,13 @@ impl Detector {
                 let channel = Channel::new(channels, open, quoted, self.search.max_hold);
                 GatedContainer::new(channel.only_reasoning(only_reasoning), Gate::new(wait), open)
             }
-            Entry::Section(calls, close) => GatedContainer::new(
-                Section::new(calls, close, wait, self.search.max_hold),
-                Gate::new(wait),
-                "",
-            ),
+            Entry::Section(calls, close) => {
+                let markers = &self.search.sought.markers;
+                let is_shared = markers.find(opener.text, self.here(starts_line), place + 1).is_some();
+                let section = Section::new(calls, close, wait, self.search.max_hold);
+                let section = section.opened_by(opener.text, starts_line, is_shared);
+                GatedContainer::new(section, Gate::new(wait), "")
+            }
             Entry::Call(calls) => {
                 let section = Section::naked(calls, &self.held, wait, &self.search.rules(true));
                 GatedContainer::new(section, Gate::new(wait), "")
@@ -288,7 +318,10 @@ impl Detector {
             Opening::Calls => {
                 let (info, fences) = (opener.info(), &self.search.sought.fences);
                 let named = fences.iter().find(|fenced| fenced.infos.contains(&info));
-                let Some(&Fenced { format, code, .. }) = named.or(fences.last()) else { return 0 };
+                let Some(&Fenced { format, code, .. }) = named.or(fences.last()) else {
+                    self.leave_fence(None, out);
+                    return 0;
+                };
                 let fence = Fence { code, ..opener.fence() };
                 self.enter(format, RegionKind::Fence(fence), true, false);
             }
@@ -302,9 +335,9 @@ impl Detector {
     }
 }
 
-/// Creates the reader for calls in a container.
-fn region(container: RegionKind, quoted: bool, wait: Wait) -> GatedContainer {
+/// Creates the reader for calls in a container. `may_be_empty` is set if it may contain no call.
+fn region(container: RegionKind, quoted: bool, wait: Wait, may_be_empty: bool) -> GatedContainer {
     let no_tool = if let RegionKind::Tag(tag) = container { tag.special().no_tool } else { &[] };
     let gate = Gate::new(wait).dropping(no_tool);
-    GatedContainer::new(Region::new(container, quoted, wait), gate, "")
+    GatedContainer::new(Region::new(container, quoted, wait).may_be_empty(may_be_empty), gate, "")
 }

@@ -128,6 +128,11 @@ impl GatedContainer {
         self.gate.waiting_name()
     }
 
+    /// Whether what was read since the last certain point may contain text.
+    pub(super) fn has_text(&self) -> bool {
+        self.walker.has_text()
+    }
+
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.gate.take()
     }

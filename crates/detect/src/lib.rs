@@ -128,6 +128,11 @@ enum State {
     Behind,
     /// In an invented result that ends with this marker. `held` is the start of the marker.
     Invented(&'static str),
+    /// In markup that is dropped if nothing follows it. The first `ended` bytes of `held` are such markup and white
+    /// space, and the rest may begin more of it.
+    Ending {
+        ended: usize,
+    },
     /// After the end of the message, in text that the model invented and that is dropped.
     Dropped,
 }
@@ -148,11 +153,13 @@ pub struct Detector {
     held_peak: usize,
     /// A buffer in which pieces are joined. Empty between method calls.
     joined: String,
+    /// Whether the text ended because of a limit, so that markup at its end is left out.
+    is_cut: bool,
+    /// Whether the header of a message was sent as text, so that its end is text too.
+    keeps_end: bool,
     /// Reasoning in which a call may have begun. Without a call, the reasoning continues.
     doubted: Option<Thinking>,
     next: u32,
-    /// Whether the upstream says that it cut the response off.
-    cut_off: bool,
     /// Whether the model stopped inside a list of calls.
     unfinished: bool,
 }
@@ -184,9 +191,10 @@ impl Detector {
             escaped: String::new(),
             held_peak: 0,
             joined: String::new(),
+            is_cut: false,
+            keeps_end: false,
             doubted: None,
             next: 0,
-            cut_off: false,
             unfinished: false,
         })
     }
@@ -258,9 +266,7 @@ impl Detector {
                 }
             }
             Event::Finish(finish) | Event::Verbatim { means: Some(&Event::Finish(finish)), .. } => {
-                let stopped = matches!(finish, Finish::Stop | Finish::Calls);
-                self.cut_off = !stopped;
-                self.finish(stopped, out);
+                self.finish(Some(finish), out);
                 if std::mem::take(&mut self.unfinished) {
                     let message = "the response ended inside a list of calls";
                     out.event(Event::Warning(Warning { code: "cut_markup", message: message.into() }));
@@ -299,8 +305,10 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// Ends the text, and resolves what is held. `stopped` is set if the model stopped by itself.
-    pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
+    /// Ends the text, and resolves what is held. `finish` is how the response ended, or `None` if it was broken off.
+    pub fn finish(&mut self, finish: Option<Finish>, out: &mut impl Sink) {
+        let stopped = matches!(finish, Some(Finish::Stop | Finish::Calls));
+        self.is_cut = !stopped && finish.is_some();
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);
         self.prose.finish(&mut joined);
@@ -310,6 +318,7 @@ impl Detector {
     /// Ends the upstream's response here. The text of another response will continue the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
+        self.is_cut = false;
         self.decide(false, &mut joined);
         self.joined = joined.finish();
         self.prose.next_answer();
@@ -374,6 +383,7 @@ impl Detector {
                 State::Whole(_) => self.keep_whole(rest, out),
                 State::Behind => self.behind(rest, out),
                 State::Invented(_) => self.invented(rest),
+                State::Ending { .. } => self.ending(rest, out),
                 State::Dropped => rest.len(),
             };
             rest = tail(rest, taken);
@@ -423,7 +433,7 @@ impl Detector {
                 self.held = thinking.take_markup();
                 let state = std::mem::replace(&mut self.state, State::Prose);
                 self.doubted = if let State::Reasoning(thinking) = state { Some(thinking) } else { None };
-                self.enter_at(place, false, false);
+                self.enter_at(place, false, false, out);
                 taken
             }
         }

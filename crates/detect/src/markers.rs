@@ -9,10 +9,13 @@
 use std::iter;
 
 use super::{
+    after_call::call_closers,
     pattern::{Case, Fit, fit_cased},
     start::contains_any,
 };
-use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
+use crate::format::{
+    Calls, Channels, Format, Grammar, Place, SENTENCE_END, THINK, TURN_ENDS, Tag, TagKind, Thought, is_token,
+};
 
 /// Which parts of formats are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +51,12 @@ pub(super) enum Entry {
     Closer,
     /// The opener of reasoning at a place where it is text.
     Mention,
+    /// Markup without meaning.
     Frame,
+    /// Markup without meaning at the end of the text.
+    TurnEnd,
+    /// The closer of a call or a section, which is markup if the message has calls.
+    CallCloser,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
     /// A call outside of any section.
@@ -57,7 +65,7 @@ pub(super) enum Entry {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opener {
-    text: &'static str,
+    pub(super) text: &'static str,
     pub(super) format: &'static Format,
     pub(super) entry: Entry,
     case: Case,
@@ -65,7 +73,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    fn fit(&self, text: &str, here: Place) -> Fit {
+    pub(super) fn fit(&self, text: &str, here: Place) -> Fit {
         if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
     }
 
@@ -78,13 +86,44 @@ impl Opener {
         match self.entry {
             Entry::Section(..) | Entry::Call(_) => true,
             Entry::Tag(tag) => tag.kind != TagKind::Html,
-            Entry::Channel(..) | Entry::Thought(_) | Entry::Closer | Entry::Mention | Entry::Frame => false,
+            Entry::Channel(..)
+            | Entry::Thought(_)
+            | Entry::Closer
+            | Entry::Mention
+            | Entry::Frame
+            | Entry::TurnEnd
+            | Entry::CallCloser => false,
         }
+    }
+
+    /// Returns the marker as it counts in formats that were not chosen by name, in any text.
+    fn in_any_text(self) -> Option<Self> {
+        match self.entry {
+            Entry::Frame if self.place == Place::Anywhere && !is_token(self.text) => None,
+            // The end of a message ends it in the middle of the text only if the format is known.
+            Entry::Frame if self.is_message_end() => Some(Self { entry: Entry::TurnEnd, ..self }),
+            Entry::Thought(thought) if thought.chosen => None,
+            _ => Some(self),
+        }
+    }
+
+    /// Whether the marker ends messages outside of any message.
+    pub(super) fn is_message_end(&self) -> bool {
+        let frame = matches!(self.entry, Entry::Frame | Entry::TurnEnd);
+        frame
+            && self.format.grammars.iter().any(|grammar| match grammar {
+                Grammar::Channels(channels) => ends(channels).any(|end| end == self.text),
+                _ => false,
+            })
     }
 
     /// Whether both entries are the same pair of markers.
     fn reads_as(&self, other: &Self) -> bool {
         match (self.entry, other.entry) {
+            (Entry::Frame | Entry::TurnEnd, Entry::Frame | Entry::TurnEnd) => {
+                self.text == other.text && self.place == other.place
+            }
+            (Entry::CallCloser, Entry::CallCloser) => self.text == other.text,
             (Entry::Tag(one), Entry::Tag(other)) => one == other,
             (Entry::Thought(one), Entry::Thought(other)) => one == other,
             (Entry::Closer, Entry::Closer) | (Entry::Mention, Entry::Mention) => self.text == other.text,
@@ -175,16 +214,13 @@ impl Openers {
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format, reads)) {
-            let passed_over = !chosen
-                && match opener.entry {
-                    Entry::Frame => opener.place == Place::Anywhere,
-                    Entry::Thought(thought) => thought.chosen,
-                    _ => false,
-                };
+            let opener = if chosen { Some(opener) } else { opener.in_any_text() };
             // Many formats share a pair of markers, and reading fails either for all of them or for none.
-            if !passed_over && !all.iter().any(|known| known.reads_as(&opener)) {
-                all.push(opener);
-            }
+            all.extend(opener.filter(|opener| !all.iter().any(|known| known.reads_as(opener))));
+        }
+        let turn_ends = turn_ends(if chosen { std::slice::from_ref(&SENTENCE_END) } else { TURN_ENDS });
+        for opener in turn_ends {
+            all.extend(Some(opener).filter(|opener| !all.iter().any(|known| known.reads_as(opener))));
         }
         let mut groups = [const { None }; 256];
         for (at, opener) in all.iter().enumerate() {
@@ -274,7 +310,8 @@ impl Markers {
 
     /// Whether `opener`, which is tried later, is also among the openers that are tried first.
     fn comes_first(&self, opener: &Opener) -> bool {
-        self.is_named(opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
+        let named = self.is_named(opener.format) && !matches!(opener.entry, Entry::TurnEnd);
+        named || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
     /// Whether `rest` may begin with an opener, judging by its first two bytes.
@@ -303,6 +340,17 @@ impl Markers {
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         self.find_of(held, Place::MessageStart, 0, |opener| {
             opener.is_call() && self.ends_reasoning(opener.format)
+        })
+    }
+
+    /// How `text` matches the markers without meaning, which may be at the end of the text.
+    pub(super) fn turn_end(&self, text: &str) -> Fit {
+        let candidates = self.candidates(text, 0).map(|(_, opener)| opener);
+        let frames = candidates.filter(|opener| matches!(opener.entry, Entry::Frame | Entry::TurnEnd));
+        frames.fold(Fit::No, |best, opener| match (best, opener.fit(text, Place::MessageStart)) {
+            (Fit::Whole(len), _) | (_, Fit::Whole(len)) => Fit::Whole(len),
+            (Fit::Begins, _) | (_, Fit::Begins) => Fit::Begins,
+            _ => Fit::No,
         })
     }
 
@@ -344,10 +392,27 @@ impl Markers {
     }
 }
 
+/// Returns the openers for these tokens, which belong to no format.
+fn turn_ends(tokens: &'static [&'static str]) -> impl Iterator<Item = Opener> {
+    let (entry, case, place) = (Entry::TurnEnd, Case::Exact, Place::Anywhere);
+    tokens.iter().map(move |text| Opener { text, format: &THINK, entry, case, place })
+}
+
+/// Returns the markers that end messages.
+pub(super) fn ends(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
+    channels.end.iter().chain(channels.call_end).copied()
+}
+
 /// Returns the openers of the parts of a format that are detected.
 fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
-    let grammars = format.grammars.iter().filter(|grammar| reads.grammar(grammar));
-    grammars.flat_map(|grammar| grammar_openers(format, grammar)).collect()
+    let grammars = || format.grammars.iter().filter(|grammar| reads.grammar(grammar));
+    let closers =
+        grammars().flat_map(call_closers).filter(|closer| is_token(closer) && !closer.contains(['~', '%']));
+    let closers = closers.map(|text| {
+        let (entry, case, place) = (Entry::CallCloser, Case::Exact, Place::Anywhere);
+        Opener { text, format, entry, case, place }
+    });
+    grammars().flat_map(|grammar| grammar_openers(format, grammar)).chain(closers).collect()
 }
 
 /// Whether the format drops this marker anywhere.
@@ -368,10 +433,11 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
                 let open = opener(thought.open, Entry::Thought(thought), Case::Any, thought.place);
                 let bare = thought.close.iter().filter(|_| thought.bare);
                 let bare = bare.map(move |close| opener(close, Entry::Frame, Case::Any, Place::MessageStart));
-                // Where an opener is text, its closer is text too.
+                // Where an opener is text, its closer is text too. Other closers open the answer.
                 let closes = thought
                     .close
                     .iter()
+                    .take(1)
                     .filter(|close| thought.closes_anywhere() && !is_frame(format, close));
                 let closes =
                     closes.map(move |close| opener(close, Entry::Closer, Case::Any, Place::Anywhere));
@@ -383,7 +449,8 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
             .collect(),
         Grammar::Channels(channels) => {
             let header = |&(open, place)| opener(open, Entry::Channel(channels, open), Case::Exact, place);
-            channels.open.iter().map(header).collect()
+            let end = ends(channels).map(|end| opener(end, Entry::Frame, Case::Exact, Place::Anywhere));
+            channels.open.iter().map(header).chain(end).collect()
         }
         Grammar::Frame(marks) => {
             marks.iter().map(|mark| opener(mark, Entry::Frame, Case::Exact, Place::Anywhere)).collect()
@@ -391,7 +458,8 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
         Grammar::Calls(calls) if calls.place != Place::Bracket => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));
             let naked = calls.open.iter().filter(|_| calls.naked).map(|&open| (open, Entry::Call(calls)));
-            sections.chain(naked).map(|(text, entry)| opener(text, entry, Case::Exact, calls.place)).collect()
+            let openers = sections.chain(naked);
+            openers.map(|(text, entry)| opener(text, entry, Case::Exact, calls.place)).collect()
         }
         Grammar::Calls(_) | Grammar::Fenced { .. } | Grammar::Code { .. } | Grammar::Bare => Vec::new(),
     }
@@ -412,7 +480,9 @@ mod tests {
         for one in &openers {
             assert!(!one.text.is_empty());
             for other in &openers {
-                let longer = other.text.len() > one.text.len() && other.text.starts_with(one.text);
+                // A frame is tried after the other markers of its format.
+                let framed = matches!(one.entry, Entry::Frame);
+                let longer = !framed && other.text.len() > one.text.len() && other.text.starts_with(one.text);
                 assert!(!longer, "{} begins {}", one.text, other.text);
             }
         }
@@ -424,14 +494,12 @@ mod tests {
     fn listed(first: &[&'static Format]) -> Vec<Opener> {
         let mut all: Vec<Opener> = Vec::new();
         let others = format::auto().into_iter().filter(|format| !first.contains(format));
-        for opener in first.iter().copied().chain(others).flat_map(|format| openers(format, Reads::ALL)) {
-            let only_chosen = match opener.entry {
-                Entry::Frame => opener.place == Place::Anywhere,
-                Entry::Thought(thought) => thought.chosen,
-                _ => false,
-            };
-            let known = all.iter().any(|known| known.reads_as(&opener));
-            if !known && (!only_chosen || first.contains(&opener.format)) {
+        let of = |format: &&'static Format| openers(format, Reads::ALL);
+        let sentence_end = turn_ends(std::slice::from_ref(&SENTENCE_END));
+        let chosen = first.iter().flat_map(of).chain(sentence_end);
+        let others = others.flat_map(|format| of(&format)).filter_map(Opener::in_any_text);
+        for opener in chosen.chain(others).chain(turn_ends(TURN_ENDS)) {
+            if !all.iter().any(|known| known.reads_as(&opener)) {
                 all.push(opener);
             }
         }

@@ -108,6 +108,11 @@ impl Prose {
         self.behind_call = false;
     }
 
+    /// Whether the message has calls.
+    pub(super) fn has_call(&self) -> bool {
+        self.seen_call
+    }
+
     pub(super) fn is_behind_call(&self) -> bool {
         self.behind_call
     }

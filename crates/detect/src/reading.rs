@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
-    format::{Format, Voice},
+    format::{Format, Voice, is_token},
 };
 use std::borrow::Cow;
 
@@ -92,6 +92,13 @@ impl Reading {
     /// Ends the text. Returns whether it ended with calls. `stopped` is set if the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
+    }
+
+    /// Whether `held`, the source that is not certain, is markup that only a call can explain, although the response
+    /// ends in it.
+    pub(super) fn is_in_markup(&self, held: &str) -> bool {
+        let begins = held.trim_start().starts_with(['<', '[', ']']) || is_token(held);
+        self.marked && !self.quoted && begins && !self.container.has_text()
     }
 
     /// How many bytes at the end of the input may still be text.

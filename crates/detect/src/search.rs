@@ -79,6 +79,8 @@ pub(super) struct SearchPlan {
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
+    /// Whether nothing is read in fences although no format has calls in them.
+    heeds_fences: bool,
     /// Whether only reasoning is read from the channels of formats that were not chosen by name. Their other
     /// messages stay text, which may contain calls of the named formats.
     only_reasoning: bool,
@@ -129,6 +131,7 @@ impl SearchPlan {
             framing: if reads.calls { Framing::new(formats) } else { Framing::default() },
             opens: [(false, false); 256],
             begun: if chosen { begun(grammars()) } else { None },
+            heeds_fences: !reads.calls,
             only_reasoning: false,
         };
         if let Some(behind) = behind {
@@ -165,7 +168,7 @@ impl SearchPlan {
     pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
         match byte {
             b'{' | b'[' if !self.unmarked.is_empty() => Some(Begins::Bracket),
-            b'`' | b'~' => (!self.fences.is_empty()).then_some(Begins::Fence),
+            b'`' | b'~' => (!self.fences.is_empty() || self.heeds_fences).then_some(Begins::Fence),
             _ => self.markers.first(byte).map(Begins::Marker),
         }
     }

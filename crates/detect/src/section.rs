@@ -12,11 +12,14 @@ use super::{
     pattern::{Fit, fit, fit_any},
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
-    text::{head, tail},
+    text::{boundary_from, head, tail},
     walk::{CallRules, Out, Step, Walk, step},
     walker::body,
 };
-use crate::format::{CallBody, Calls};
+use crate::format::{CallBody, Calls, is_token};
+
+/// The maximum length of text that is held before the first call of a section, in bytes.
+const MAX_SKIPPED: usize = 1024;
 
 #[derive(Debug)]
 enum Phase {
@@ -40,6 +43,12 @@ pub(super) struct Section {
     max_rest: usize,
     phase: Phase,
     found: bool,
+    /// Whether the section may end without a call.
+    may_be_empty: bool,
+    /// Whether the section's opener is a special token, so that text before the first call is not for people.
+    skips: bool,
+    /// The length of the text before the first call, in bytes.
+    skipped: usize,
     /// Whether the current call has ended and is complete.
     whole: bool,
     /// Whether the current call is broken, and its closer may follow.
@@ -65,9 +74,20 @@ impl Section {
             max_rest,
             phase: Phase::Between,
             found: false,
+            may_be_empty: false,
+            skips: false,
+            skipped: 0,
             whole: false,
             broken: false,
         }
+    }
+
+    /// Returns the reader for a section with this opener, which may contain no call. Prose may mention an opener
+    /// that is a word, so it then must start a line. `is_shared` is set if other formats that have not been tried
+    /// yet have the same opener.
+    pub(super) fn opened_by(self, open: &str, starts_line: bool, is_shared: bool) -> Self {
+        let skips = is_token(open) && self.is_marked() && !is_shared;
+        Self { may_be_empty: is_token(open) || starts_line, skips, ..self }
     }
 
     /// Creates a reader that starts after the opener of a single call.
@@ -176,11 +196,15 @@ impl Section {
         if blank > 0 {
             return Step::Took(blank);
         }
-        let close = Some(self.close).filter(|_| self.found).map(|close| (close, Mark::Closer));
+        let close =
+            Some(self.close).filter(|_| self.found || self.may_be_empty).map(|close| (close, Mark::Closer));
         let openers = self.calls.open.iter().map(|&open| (open, Mark::Opener));
         let noise = self.calls.noise.iter().map(|&noise| (noise, Mark::Noise));
-        let marks = close.into_iter().chain(openers).chain(noise).filter(|(mark, _)| !mark.is_empty());
-        let fits = marks.map(|(mark, kind)| (fit(mark, text), kind));
+        let marks = || {
+            let marks = close.into_iter().chain(openers.clone()).chain(noise.clone());
+            marks.filter(|(mark, _)| !mark.is_empty())
+        };
+        let fits = marks().map(|(mark, kind)| (fit(mark, text), kind));
         let mut begins = false;
         let whole = fits.filter_map(|(fit, kind)| match fit {
             Fit::Whole(len) => Some((len, kind)),
@@ -190,8 +214,11 @@ impl Section {
             }
         });
         match whole.min_by_key(|&(len, _)| len) {
+            // Text in a section without calls is text.
+            Some((_, Mark::Closer)) if self.skipped > 0 => Step::Stop(0),
             Some((len, Mark::Closer)) => Step::End(len),
             Some((len, Mark::Opener)) => {
+                self.skipped = 0;
                 self.begin_call(head(text, len), rules);
                 Step::Took(len)
             }
@@ -202,6 +229,14 @@ impl Section {
             None if self.calls.open.contains(&"") && text.starts_with(PythonWalk::may_begin) => {
                 self.begin_call("", rules);
                 Step::Took(0)
+            }
+            None if self.skips && !self.found && self.skipped < MAX_SKIPPED => {
+                let begins = |byte: u8| marks().any(|(mark, _)| mark.as_bytes().first() == Some(&byte));
+                let first = text.chars().next().map_or(0, char::len_utf8);
+                let run = tail(text, first).bytes().position(begins).map_or(text.len(), |at| first + at);
+                let run = boundary_from(text, run.min(MAX_SKIPPED - self.skipped));
+                self.skipped += run;
+                Step::Took(run)
             }
             None => Step::Stop(0),
         }
@@ -241,6 +276,11 @@ impl Walk for Section {
 
     fn kept(&self) -> usize {
         if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
+    }
+
+    fn has_text(&self) -> bool {
+        // Without a marker of its own, a call outside of sections may be text.
+        self.skipped > 0 || (!self.in_section && self.calls.naked_must_be_declared())
     }
 
     fn is_unfinished(&self, held: &str) -> bool {

@@ -5,6 +5,7 @@ use super::{
     fence::{Fence, Foreign},
     gate::Waiting,
     gated_container::Passed,
+    pattern::Fit,
     reading::{Outlet, Reading, Rivals},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
@@ -18,6 +19,11 @@ const MAX_DOUBT: usize = 512;
 
 /// How much capacity of the source buffer is retained after a call, in bytes. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
+
+/// Whether the start of a marker is long enough that it is hardly text.
+fn is_half_marker(held: &str) -> bool {
+    held.len() >= 4 || (held.len() == 3 && held.contains('|'))
+}
 
 impl Detector {
     /// Resolves the held text at the end of the text. `stopped` is set if the model stopped by itself.
@@ -40,6 +46,7 @@ impl Detector {
                         | State::Opener(_)
                         | State::Calls(_)
                         | State::Behind
+                        | State::Ending { .. }
                 )
             });
         }
@@ -55,23 +62,60 @@ impl Detector {
             match std::mem::replace(&mut self.state, State::Prose) {
                 // The opener of an HTML element is ASCII.
                 State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
+                State::Marker { quoted: false, place, .. } if self.is_markup(place) => {
+                    self.leave_out(out);
+                }
                 State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
                     let unfinished = stopped && reading.container.is_unfinished();
                     let ended = self.finish_calls(&mut reading, stopped, out);
                     self.unfinished |= unfinished && ended;
-                    self.settle_calls(&reading, ended, out);
+                    let cut = !ended
+                        && self.is_cut
+                        && reading.container.waiting_end().is_none()
+                        && reading.is_in_markup(&self.held);
+                    if cut {
+                        self.leave_out(out);
+                    }
+                    self.settle_calls(&reading, ended || cut, out);
                 }
                 State::Reasoning(mut thinking) => {
+                    if self.is_cut && is_half_marker(thinking.markup()) {
+                        self.held = thinking.take_markup();
+                        self.leave_out(out);
+                    }
                     thinking.finish(out);
                     self.reasoning_unclosed(&thinking, stopped);
                 }
                 State::QuotedCloser(_) => self.take_closer(),
                 State::Whole(kept) => self.read_kept(&kept, stopped, out),
+                State::Behind if self.is_cut && is_half_marker(&self.held) => self.leave_out(out),
                 State::Behind => self.leave_call(out),
+                State::Ending { ended } if ended == self.held.len() => self.held.clear(),
+                State::Ending { ended } => self.release(self.held.len().saturating_sub(ended), out),
                 State::Invented(_) => self.held.clear(),
                 State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}
             }
+        }
+    }
+
+    /// Whether the held text, which may begin a marker, is not text although the response ends in it.
+    fn is_markup(&self, place: usize) -> bool {
+        let markers = &self.search.sought.markers;
+        // A tag of any name may be text.
+        let is_known = || markers.get(place).is_some_and(|opener| !opener.text.starts_with("<%"));
+        let is_whole = || matches!(markers.turn_end(&self.held), Fit::Whole(_));
+        (self.is_cut && is_half_marker(&self.held) && is_known()) || is_whole()
+    }
+
+    /// Drops the held markup. If the response was cut off in it, the client is told.
+    fn leave_out(&mut self, out: &mut impl Sink) {
+        let count = self.held.len();
+        self.held.clear();
+        self.doubted = None;
+        if self.is_cut && count > 0 {
+            let message = format!("the response was cut off in markup, of which {count} bytes were left out");
+            out.event(Event::Warning(Warning { code: "cut_markup", message: message.into() }));
         }
     }
 
@@ -81,7 +125,7 @@ impl Detector {
         match self.doubted.take() {
             _ if ended => self.held.clear(),
             // Half a call is neither a call nor text.
-            _ if unsent == Some(CallEnd::Cut) && self.cut_off && reading.marked && !reading.quoted => {
+            _ if unsent == Some(CallEnd::Cut) && self.is_cut && reading.marked && !reading.quoted => {
                 let name = reading.container.waiting_name().unwrap_or_default();
                 let message =
                     format!("the response was cut off inside a call to `{name}`, which is left out");
@@ -227,6 +271,7 @@ impl Detector {
     /// tried on it.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
+        self.keeps_end = false;
         let certain = self.held.len().saturating_sub(reading.container.undecided());
         self.held.drain(..certain);
         reading.rivals = Rivals::None;
@@ -286,12 +331,14 @@ impl Detector {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
         let Reading { starts_line, quoted, mut container, rivals, .. } = reading;
+        let surroundings = container.surroundings(cut);
+        self.keeps_end |= matches!(surroundings, Surroundings::Message);
         match if quotation { Rivals::None } else { rivals } {
             Rivals::Marked { opener, next } => {
                 if let Some(place) = self.rival(opener, next, starts_line) {
                     let held = std::mem::take(&mut self.held);
                     self.held.push_str(head(&held, opener));
-                    self.enter_at(place, starts_line, quoted);
+                    self.enter_at(place, starts_line, quoted, out);
                     self.text(tail(&held, opener), out);
                     return;
                 }
@@ -310,8 +357,8 @@ impl Detector {
             return self.think_on(thinking, out);
         }
         self.state = State::Prose;
-        match container.surroundings(cut) {
-            Surroundings::Prose => {}
+        match surroundings {
+            Surroundings::Prose | Surroundings::Message => {}
             Surroundings::Behind => self.prose.container_ended(takes_line),
             Surroundings::Fence(fence) => return self.leave_fence(Some(fence), out),
             Surroundings::Json(scanner) => self.state = State::Json(scanner),

@@ -1,5 +1,7 @@
 //! Reads tags with their names and attributes, and the text between them.
 
+use std::borrow::Cow;
+
 use super::{
     body::{Fed, JsonBody},
     pattern::{Fit, fit},
@@ -260,6 +262,24 @@ pub(super) fn blank_or_name(text: &str) -> bool {
 
 pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
+}
+
+/// Replaces the entities in an attribute's value.
+pub(super) fn unescaped(value: &str) -> Cow<'_, str> {
+    if !value.contains('&') {
+        return Cow::Borrowed(value);
+    }
+    let (mut plain, mut rest) = (String::with_capacity(value.len()), value);
+    while let Some(at) = rest.find('&') {
+        plain.push_str(head(rest, at));
+        rest = tail(rest, at);
+        let entity = ENTITIES.iter().find(|(entity, _)| rest.starts_with(entity));
+        let (len, character) = entity.map_or((1, '&'), |(entity, character)| (entity.len(), *character));
+        plain.push(character);
+        rest = tail(rest, len);
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
 }
 
 /// Returns the text of a tag before its `end`, `Some(None)` if more text is needed, or `None` if it is not a tag.

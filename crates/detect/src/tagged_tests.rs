@@ -8,7 +8,7 @@ use super::Detector;
 use crate::tools::DeclaredTools;
 use crate::{
     conversation::{Conversation, Tool},
-    event::{CallEnd, Event, Sink},
+    event::{CallEnd, Event, Finish, Sink},
     format::{self, Format, KnownFormats},
     rules::{Detect, Rules},
 };
@@ -64,7 +64,7 @@ fn read(format: &'static Format, pieces: &[&str], stopped: bool) -> (String, usi
     for piece in pieces {
         detector.event(Event::Text(Cow::Borrowed(piece)), &mut line);
     }
-    detector.finish(stopped, &mut line);
+    detector.finish(stopped.then_some(Finish::Stop), &mut line);
     (line.0, line.1)
 }
 

@@ -89,6 +89,11 @@ impl Thinking {
         self.markup.len() + self.text.held()
     }
 
+    /// The start of a possible marker.
+    pub(super) fn markup(&self) -> &str {
+        &self.markup
+    }
+
     pub(super) fn take_markup(&mut self) -> String {
         std::mem::take(&mut self.markup)
     }

@@ -206,6 +206,11 @@ pub(super) trait Walk: Debug + Send {
         0
     }
 
+    /// Whether what was read since the last certain point may contain text.
+    fn has_text(&self) -> bool {
+        false
+    }
+
     /// Whether the last text read belongs to a call that has started.
     fn is_in_call(&self) -> bool {
         false
@@ -249,6 +254,8 @@ pub(super) trait Walk: Debug + Send {
 #[derive(Debug)]
 pub(super) enum Surroundings {
     Prose,
+    /// The text of a message whose header is text as well.
+    Message,
     /// Prose right after a container of calls.
     Behind,
     /// A fence that is not searched.

@@ -186,6 +186,10 @@ impl Walker {
         if self.open && self.held.is_empty() { self.walk.string() } else { None }
     }
 
+    pub(super) fn has_text(&self) -> bool {
+        self.walk.has_text()
+    }
+
     pub(super) fn kept(&self) -> usize {
         self.walk.kept()
     }

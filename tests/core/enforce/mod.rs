@@ -8,7 +8,7 @@ use toolwire::{
     conversation::{Constraint, Conversation, Tool, ToolChoice},
     detect::Detector,
     enforce::{Enforced, Means, Subset, constrain},
-    event::Event,
+    event::{Event, Finish},
     format::{self, Format, KnownFormats},
     rules::{Detect, Enforce, Rules},
     tools::DeclaredTools,
@@ -37,7 +37,7 @@ fn found(text: &str, conversation: &Conversation, format: &Format) -> (String, V
         Detector::new(declared, &rules, KnownFormats::built_in()).expect("formats to look for");
     let mut events: Vec<Event<'static>> = Vec::new();
     detector.event(Event::Text(text.into()), &mut events);
-    detector.finish(true, &mut events);
+    detector.finish(Some(Finish::Stop), &mut events);
     let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
     for event in events {
         match event {

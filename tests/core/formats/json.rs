@@ -1,7 +1,10 @@
 //! Tests variations of JSON between markers, which all such formats must read in the same way.
 
 use serde_json::json;
-use toolwire::{format, rules::Detect};
+use toolwire::{
+    format::{self, is_token},
+    rules::Detect,
+};
 
 use crate::formats::found::find_at_every_cut;
 use crate::fuzz::checks::{Call, Found};
@@ -79,14 +82,29 @@ fn common_json_mistakes_are_repaired() {
 #[test]
 fn json_that_is_not_a_call_is_text() {
     for (format, open, close) in MARKED {
-        for inside in ["", " and so on", "[]", "[] nothing", r#"{"city": "Paris"}"#, "[1, 2]", "{{", "\n\n"] {
+        for inside in &["", " and so on", "[]", "[] nothing", r#"{"city": "Paris"}"#, "[1, 2]", "{{", "\n\n"]
+        {
             let text = format!("a {open}{inside}{close} b");
             // Apertus uses the tool's name as the key, so this would be a call to `city`.
             if *format == "apertus" && inside.contains("city") {
                 continue;
             }
             let found = found(format, &text);
-            assert_eq!((found.text.as_str(), found.calls.len()), (text.as_str(), 0), "{text}");
+            // An empty container is dropped if its opener is a token, which prose does not mention.
+            let is_empty = match *inside {
+                "" | "\n\n" => !close.is_empty(),
+                "[]" => true,
+                "[] nothing" => close.is_empty(),
+                _ => false,
+            };
+            let wanted = match is_empty && is_token(open) {
+                true => format!("a {} b", inside.trim().trim_start_matches("[]")),
+                false => text.clone(),
+            };
+            // Without the closer that the format has, it is not known to be empty.
+            let is_open = close.is_empty() && found.text == text;
+            assert!(is_open || found.text == wanted, "{text}: {}", found.text);
+            assert_eq!(found.calls.len(), 0, "{text}");
         }
     }
 }

@@ -8,6 +8,7 @@ use toolwire::{
     rules::{Detect, UnknownCalls},
 };
 
+use crate::fuzz::checks::{has_markup, is_said};
 use crate::laws::{
     detector::{Traced, all, find, find_in_any_split, finish, known, settings},
     soup::{cut_text, cuts, prose, soup},
@@ -102,10 +103,17 @@ fn may_be_held(held: &str, before: &str) -> bool {
 fn other_openers() -> impl Iterator<Item = String> {
     let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);
     let openers = grammars.flat_map(|grammar| match grammar {
-        Grammar::Channels(channels) => channels.open.iter().map(|(open, _)| *open).collect(),
-        Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),
+        Grammar::Channels(channels) => {
+            let ends = channels.end.iter().chain(channels.call_end);
+            channels.open.iter().map(|(open, _)| open).chain(ends).copied().collect()
+        }
+        Grammar::Reasoning(thoughts) => {
+            thoughts.iter().flat_map(|thought| thought.close.iter().chain([&thought.open])).copied().collect()
+        }
+        Grammar::Frame(marks) => marks.to_vec(),
         _ => Vec::new(),
     });
+    let openers = openers.chain(format::TURN_ENDS.iter().copied()).chain([format::SENTENCE_END]);
     openers.map(|open| open.split('*').next().unwrap_or_default().to_ascii_lowercase())
 }
 
@@ -140,10 +148,10 @@ fn opens_call(behind: &str) -> bool {
 }
 
 /// Checks properties that hold for any text and any split.
-fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError> {
+fn holds(text: &str, found: &Traced, finish: Finish, any_name: bool) -> Result<(), TestCaseError> {
     prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
-    if found.calls.is_empty() && !reasons(text) {
-        prop_assert_eq!(&found.text, text);
+    if found.calls.is_empty() && !reasons(text) && !has_markup(text) {
+        prop_assert!(is_said(&found.text, text, finish), "{:?}", found.text);
     }
     for call in &found.calls {
         let marked = !["pre", "fenced", "bare"].contains(&call.format);
@@ -165,7 +173,7 @@ proptest! {
     #[test]
     fn splits_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(known()), finish in finish()) {
         let whole = find_in_any_split(&settings, &text, &cuts, finish)?;
-        holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
+        holds(&text, &whole, finish, settings.unknown_calls == UnknownCalls::Forward)?;
     }
 
     /// Law 1 for all formats.
@@ -180,8 +188,8 @@ proptest! {
     fn nothing_is_lost_in_any_format(text in soup(12), settings in settings(plain()), finish in finish()) {
         let found = find(&settings, &[&text], finish);
         prop_assert!(is_left_of(&found.text, &text), "invented: {:?}", found.text);
-        if found.calls.is_empty() && found.reasoning.is_empty() && !reasons(&text) {
-            prop_assert_eq!(&found.text, &text);
+        if found.calls.is_empty() && found.reasoning.is_empty() && !reasons(&text) && !has_markup(&text) {
+            prop_assert!(is_said(&found.text, &text, finish), "{:?}", found.text);
         }
         for call in &found.calls {
             let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
@@ -199,7 +207,7 @@ proptest! {
     fn only_possible_openers_are_held(text in soup(12), settings in settings(known()), finish in finish()) {
         let pieces = by_characters(&text, 1);
         let found = find(&settings, &pieces, finish);
-        if !found.reasoning.is_empty() || reasons(&text) {
+        if !found.reasoning.is_empty() || reasons(&text) || has_markup(&text) {
             return Ok(());
         }
         let mut fed = 0;

@@ -120,7 +120,9 @@ fn name_without_arguments_is_text() {
         let text = written(before, "now", "");
         for finish in ["stop", "length"] {
             let answer = tried(format, &text, finish);
-            assert_eq!((answer.text.as_str(), answer.calls.len()), (text.as_str(), 0), "{format}: {text}");
+            // What a marker opened is left out if the response was cut off.
+            let visible = if finish == "stop" { text.as_str() } else { "" };
+            assert_eq!((answer.text.as_str(), answer.calls.len()), (visible, 0), "{format}: {text}");
             assert_eq!(answer.finish.as_deref(), Some(finish));
         }
     }
@@ -133,7 +135,8 @@ fn name_without_arguments_is_text() {
     ] {
         for finish in ["stop", "length"] {
             let answer = tried(format, text, finish);
-            assert_eq!((answer.text.as_str(), answer.calls.len()), (text, 0), "{format}");
+            let visible = if finish == "stop" { text } else { "" };
+            assert_eq!((answer.text.as_str(), answer.calls.len()), (visible, 0), "{format}");
         }
     }
 }

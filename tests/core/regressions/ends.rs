@@ -99,7 +99,13 @@ fn call_without_a_name_is_text() {
     ] {
         for finish in ["stop", "length"] {
             let answer = ended(format, text, finish);
-            assert_eq!((answer.text.as_str(), answer.calls.len()), (text, 0), "{format}");
+            let unmarked = ["pythonic", "cline", "react"].contains(&format);
+            let visible = match (finish, text.split_once("Hi ")) {
+                ("length", None) if !unmarked => "",
+                ("length", Some(_)) => "Hi ",
+                _ => text,
+            };
+            assert_eq!((answer.text.as_str(), answer.calls.len()), (visible, 0), "{format}");
             assert_eq!(answer.finish.as_deref(), Some(finish), "{format}");
         }
     }

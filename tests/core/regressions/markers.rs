@@ -75,6 +75,8 @@ fn stream_may_stop_anywhere() {
             // In formats with channels, message headers are not text.
             let channels = format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Channels(_)));
             let visible = match answer.calls.is_empty() {
+                // What a marker opened is left out.
+                true if answer.text.is_empty() => true,
                 true if channels => text.ends_with(&answer.text),
                 true => text == answer.text,
                 false => answer.text.is_empty(),
@@ -140,12 +142,11 @@ fn unclosed_section_with_prose_is_read() {
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
-    // Directly after a call, the section's closer is part of the markup. After other text, it counts as unmatched, and
-    // is text as well.
+    // The section's closer is markup after calls, wherever it is.
     let text = format!("{begin}{one} and then {two}{end}");
     is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
     let text = format!("{begin}{one} and then {two} at last {end}");
-    is("kimi_k2", &text, &format!("and then  at last {end}"), &[now.clone(), now]);
+    is("kimi_k2", &text, "and then  at last", &[now.clone(), now]);
 }
 
 /// sglang PR 27337: closers such as `</parameter/>` became part of the value. ollama PR 17914: without a closer,

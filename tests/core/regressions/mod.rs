@@ -8,6 +8,7 @@ mod begins;
 mod calls;
 mod deltas;
 mod ends;
+mod frames;
 mod markers;
 mod plain_text;
 mod shapes;

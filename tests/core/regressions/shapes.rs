@@ -122,7 +122,9 @@ fn call_of_another_shape_and_those_after_it_are_calls() {
     // Later calls are also found after an object that is not a call.
     for shape in ["{\"city\": 1}", "nothing", "[]", "{\"name\": 5}", "{\"name\":\"\"}", "{{"] {
         let text = format!("<tool_call>{shape}</tool_call>\n<tool_call>{{\"name\":\"now\"}}</tool_call>");
-        is("hermes", &text, &format!("<tool_call>{shape}</tool_call>"), &[("now", json!({}))]);
+        // An empty list in a container of its own is dropped.
+        let visible = if shape == "[]" { String::new() } else { format!("<tool_call>{shape}</tool_call>") };
+        is("hermes", &text, &visible, &[("now", json!({}))]);
     }
 }
 

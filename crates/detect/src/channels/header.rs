@@ -31,6 +31,8 @@ pub(super) struct Header {
     part: Part,
     /// How many bytes have been read.
     read: usize,
+    /// The length of the opener, or 0 if it is in the prompt.
+    open_len: usize,
     /// How many markers have been read, including the opener.
     inner: usize,
     /// Whether no text precedes the header in the message.
@@ -47,6 +49,8 @@ pub(super) enum Opens {
     More,
     /// Not a header. This many bytes have been read.
     Nothing(usize),
+    /// A header of this many bytes, whose message stays text as it is written.
+    Unread(usize),
     /// A message. Its first step starts at the opener.
     Message(Phase, Step),
 }
@@ -54,7 +58,8 @@ pub(super) enum Opens {
 impl Header {
     pub(super) fn new(channels: &'static Channels, open: &str, first: bool) -> Self {
         let inner = usize::from(channels.inner.contains(&open));
-        Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
+        let (read, open_len) = (open.len(), open.len());
+        Self { channels, part: Part::Words, read, open_len, inner, first, only_reasoning: false }
     }
 
     /// Returns the reader with `only_reasoning` set: only channels with reasoning are accepted.
@@ -79,6 +84,11 @@ impl Header {
         }
     }
 
+    /// Whether the header of a call is complete.
+    pub(super) fn is_complete(&self) -> bool {
+        !matches!(self.part, Part::Words)
+    }
+
     /// Reads words and markers up to the body's marker.
     fn words(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
         // The opener may also be the body's marker.
@@ -89,7 +99,12 @@ impl Header {
             let rest = tail(text, self.read);
             let Some(character) = rest.chars().next() else { return Some(Opens::More) };
             let room = rules.max_markup.saturating_sub(self.read);
-            let legal = character.is_alphanumeric() || "_-.:/= \t\"".contains(character);
+            let legal = character.is_alphanumeric()
+                || "_-.:/= \t\"".contains(character)
+                || (matches!(character, '\n' | '\r') && !self.channels.body.contains(&"\n"));
+            if self.is_two_words(character, text) {
+                return Some(Opens::Nothing(self.read));
+            }
             if legal && character.len_utf8() <= room {
                 self.read += character.len_utf8();
                 continue;
@@ -114,10 +129,17 @@ impl Header {
         }
     }
 
+    /// Whether `character` would begin a second word. A header whose opener is in the prompt consists of one word
+    /// here, so that ordinary text is not held.
+    fn is_two_words(&self, character: char, text: &str) -> bool {
+        let begun = self.first && self.open_len == 0 && self.inner == 0;
+        begun && character.is_alphanumeric() && head(text, self.read).ends_with(char::is_whitespace)
+    }
+
     /// Handles a complete header, which ends with the body's marker `body`.
     fn routed(&mut self, text: &str, body: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
         let header = head(text, self.read);
-        let nothing = Some(Opens::Nothing(self.read));
+        let (nothing, unread) = (Some(Opens::Nothing(self.read)), Some(Opens::Unread(self.read)));
         let route = (self.channels.route)(header.strip_suffix(body).unwrap_or(header), body);
         let named = |written| rules.name(written).map(str::to_owned);
         let counts = match route {
@@ -127,21 +149,25 @@ impl Header {
         };
         self.part = match route {
             None => return nothing,
-            Some(_) if self.only_reasoning && !counts => return nothing,
+            Some(_) if self.only_reasoning && !counts => return unread,
             Some(Route::Said(voice)) => return Some(self.spoken(Phase::Said(voice), out)),
+            Some(Route::Nothing) if rules.tools.is_empty() && self.read > body.len() => return unread,
+            Some(Route::Nothing) if rules.tools.is_empty() => {
+                return Some(self.spoken(Phase::Said(Voice::Text), out));
+            }
             Some(Route::Nothing) => return Some(self.spoken(Phase::Between, out)),
             Some(Route::Envelope) => Part::Body(Box::new(Envelope::new(rules, false))),
             Some(Route::Raw(written)) => {
-                let Some(name) = rules.name(written) else { return nothing };
+                let Some(name) = rules.name(written) else { return unread };
                 return Some(self.raw(name, rules.tools.text_parameter(name).unwrap_or("code"), out));
             }
             Some(Route::Call(written, otherwise)) => {
-                let Some(name) = named(written) else { return nothing };
+                let Some(name) = named(written) else { return unread };
                 Part::Named { name, otherwise }
             }
             Some(Route::Params(written, calls)) => {
                 let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
-                    return nothing;
+                    return unread;
                 };
                 Part::Body(Box::new(ParamsWalk::named(calls, params, name, rules)))
             }
@@ -177,7 +203,7 @@ impl Header {
         let rest = tail(text, self.read).trim_start();
         self.read = text.len() - rest.len();
         let Some(first) = rest.bytes().next() else { return Some(Opens::More) };
-        let mark = mark(self.channels, rest);
+        let mark = mark(self.channels, rest, false);
         if first == b'{' || matches!(mark, Mark::End(_)) {
             self.part = Part::Body(Box::new(NamedJson::new(name, rules)));
             return None;
@@ -218,8 +244,14 @@ impl Header {
                     self.part = part;
                     return Opens::More;
                 }
-                (Step::Stop(len), _) => return Opens::Nothing(at + len),
-                _ => return Opens::Nothing(text.len()),
+                (Step::Stop(len), part) => {
+                    self.part = part;
+                    return Opens::Nothing(at + len);
+                }
+                (_, part) => {
+                    self.part = part;
+                    return Opens::Nothing(text.len());
+                }
             }
         }
         Opens::More

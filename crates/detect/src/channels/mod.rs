@@ -16,6 +16,7 @@ mod named_json;
 use self::header::{Header, Opens};
 use super::{
     broken::{BrokenCall, EndedBy, Rest, Skipped},
+    markers::ends,
     pattern::Fit,
     string_fast_path::StringFastPath,
     text::{head, tail},
@@ -48,6 +49,10 @@ pub(super) struct Channel {
     /// The possible header at the start of the text.
     header: Option<Header>,
     reasoning: Trimmer,
+    /// Whether the message is to a tool, and its body is text or reasoning all the same.
+    to_tool: bool,
+    /// Whether the last header is complete, but not that of a message that is read.
+    unread: bool,
     /// Whether to read only reasoning, so that the first other message ends the sequence.
     only_reasoning: bool,
     /// Whether the call that a step could not continue may be broken.
@@ -72,7 +77,7 @@ impl Walk for Channel {
         if matches!(self.phase, Phase::Between) && blank > 0 {
             return Step::Took(blank);
         }
-        match first_mark(self.channels, text) {
+        match first_mark(self.channels, text, self.is_said()) {
             _ if matches!(self.phase, Phase::Start(_)) => self.say("", out),
             (0, Mark::Begins) => Step::Hold,
             (0, Mark::End(len)) => self.end_message(len, out),
@@ -104,7 +109,8 @@ impl Walk for Channel {
         match &self.phase {
             Phase::Start(_) => false,
             Phase::Said(_) | Phase::Raw => {
-                self.say(held, out);
+                let ended = self.channels.call_end.contains(&held.trim_end());
+                self.say(if ended { "" } else { held }, out);
                 true
             }
             Phase::Call(call) => call.is_in_call(),
@@ -153,7 +159,7 @@ impl Walk for Channel {
     }
 
     fn surroundings(&mut self, _cut: bool) -> Surroundings {
-        Surroundings::Prose
+        if self.unread { Surroundings::Message } else { Surroundings::Prose }
     }
 }
 
@@ -173,6 +179,8 @@ impl Channel {
             phase: Phase::Start(open),
             header,
             reasoning,
+            to_tool: false,
+            unread: false,
             only_reasoning: false,
             mends: false,
             max_rest: 0,
@@ -201,7 +209,15 @@ impl Channel {
                 self.header = Some(header);
                 Step::Hold
             }
-            Opens::Nothing(len) => self.say(head(text, len), out),
+            Opens::Nothing(len) => {
+                self.unread = header.is_complete();
+                self.say(head(text, len), out)
+            }
+            Opens::Unread(len) if matches!(self.phase, Phase::Start(_) | Phase::Between) => {
+                self.unread = true;
+                Step::Stop(len)
+            }
+            Opens::Unread(len) => self.say(head(text, len), out),
             // The call ends first, and then the header is read again.
             Opens::Message(..) if raw => self.end_message(0, out),
             Opens::Message(Phase::Said(Voice::Text), Step::Certain(len)) if self.only_reasoning => {
@@ -209,11 +225,17 @@ impl Channel {
                 Step::End(len)
             }
             Opens::Message(phase, step) => {
+                self.to_tool = header.is_complete();
                 self.reasoning.end();
                 self.phase = phase;
                 self.called(step, rules)
             }
         }
+    }
+
+    /// Whether the text is part of a message with text or reasoning that is not to a tool.
+    fn is_said(&self) -> bool {
+        matches!(self.phase, Phase::Said(_)) && !self.to_tool
     }
 
     /// Handles `text` at the start of the input as text rather than markup.
@@ -269,7 +291,7 @@ impl Channel {
     fn rest(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let channels = self.channels;
         let Phase::Broken(broken, call) = &mut self.phase else { return Step::Stop(0) };
-        let marker = |text: &str| match mark(channels, text) {
+        let marker = |text: &str| match mark(channels, text, false) {
             Mark::None => Fit::No,
             Mark::Begins => Fit::Begins,
             Mark::End(len) => Fit::Whole(len),
@@ -285,7 +307,7 @@ impl Channel {
             broken.abandon(out);
         }
         self.phase = Phase::Between;
-        let end = if let Mark::End(end) = mark(channels, tail(text, len)) { end } else { 0 };
+        let end = if let Mark::End(end) = mark(channels, tail(text, len), false) { end } else { 0 };
         if mended { Step::Certain(len + end) } else { Step::Broken(len + end) }
     }
 }
@@ -309,25 +331,36 @@ fn openers(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
 }
 
 fn may_begin(channels: &'static Channels, byte: u8) -> bool {
-    openers(channels)
-        .chain(channels.end.iter().copied())
-        .any(|marker| marker.as_bytes().first() == Some(&byte))
+    openers(channels).chain(ends(channels)).any(|marker| marker.as_bytes().first() == Some(&byte))
 }
 
-fn mark(channels: &'static Channels, text: &str) -> Mark {
-    let ends = || channels.end.iter().copied();
-    if let Some(end) = ends().find(|end| text.starts_with(end)) {
-        return Mark::End(end.len());
+/// The maximum length of white space between the end of a call and what shows that it also ends text, in bytes.
+const MAX_BLANK: usize = 64;
+
+/// Returns the marker at the start of `text`. In a message with text or reasoning, `is_said` is set: a marker that
+/// ends calls then counts only if what follows it cannot be part of the message.
+fn mark(channels: &'static Channels, text: &str, is_said: bool) -> Mark {
+    if let Some(end) = ends(channels).find(|end| text.starts_with(end)) {
+        if !is_said || !channels.call_end.contains(&end) {
+            return Mark::End(end.len());
+        }
+        let rest = tail(text, end.len());
+        let marker = rest.trim_ascii_start();
+        return match mark(channels, marker, false) {
+            _ if rest.len() - marker.len() > MAX_BLANK => Mark::None,
+            Mark::End(_) | Mark::Open(_) => Mark::End(end.len()),
+            other => other,
+        };
     }
     if let Some(open) = openers(channels).find(|open| text.starts_with(open)) {
         return Mark::Open(open);
     }
-    let begins = ends().chain(openers(channels)).any(|marker| marker.starts_with(text));
+    let begins = ends(channels).chain(openers(channels)).any(|marker| marker.starts_with(text));
     if begins { Mark::Begins } else { Mark::None }
 }
 
-fn first_mark(channels: &'static Channels, text: &str) -> (usize, Mark) {
+fn first_mark(channels: &'static Channels, text: &str, is_said: bool) -> (usize, Mark) {
     let candidates = text.bytes().enumerate().filter(|&(_, byte)| may_begin(channels, byte));
-    let mut marks = candidates.map(|(at, _)| (at, mark(channels, tail(text, at))));
+    let mut marks = candidates.map(|(at, _)| (at, mark(channels, tail(text, at), is_said)));
     marks.find(|(_, mark)| *mark != Mark::None).unwrap_or((text.len(), Mark::None))
 }

@@ -18,6 +18,7 @@ use super::{
     string_fast_path::StringFastPath,
     tag::{
         self, Sure, Verdict, attribute, bare_name, blank_or_name, read_key, read_pair, tag_text, types_of,
+        unescaped,
     },
     text::{head, tail},
     typed_value::{Mend, TypedValue, json},
@@ -355,9 +356,16 @@ impl ParamsWalk {
 
     /// Begins the parameter `key`. `kind` is the type in its tag.
     fn begin(&mut self, key: &str, kind: Option<&str>, tools: &DeclaredTools, out: &mut Out<'_>) {
+        // A key in an attribute may be escaped.
+        let in_attribute = matches!(self.params.key, Key::Attribute { .. });
+        let plain = if in_attribute { unescaped(key) } else { Cow::Borrowed(key) };
+        let as_written = tools.types(&self.name, key).is_some();
+        let key = if as_written { key } else { &*plain };
         let shape = tools.shape(&self.name).and_then(|shape| shape.inner(Some(key)));
         let declared = shape.map(Shape::types);
-        let types = kind.and_then(types_of).or(declared).unwrap_or_default();
+        let declared_types = declared.unwrap_or_default();
+        let types =
+            kind.and_then(types_of).map_or(declared_types, |written| declared_types.described_as(written));
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();
         self.at = At::Value { fresh: true };
         if self.repeats.is_pending() && self.keys.last().is_some_and(|last| last == key) {

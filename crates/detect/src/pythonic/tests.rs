@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     Detector,
     conversation::{Conversation, Tool},
-    event::{CallEnd, Event, Sink},
+    event::{CallEnd, Event, Finish, Sink},
     format::{self, KnownFormats},
     rules::{Detect, Rules},
     tools::DeclaredTools,
@@ -61,7 +61,7 @@ fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
     for piece in pieces {
         detector.event(Event::Text((*piece).into()), &mut seen);
     }
-    detector.finish(stopped, &mut seen);
+    detector.finish(stopped.then_some(Finish::Stop), &mut seen);
     seen
 }
 

@@ -3,7 +3,13 @@
 use std::iter;
 
 use super::{Between, Phase, Region, RegionKind};
-use crate::{fence::Fence, format::TagKind, pythonic::PythonWalk, walk::CallRules};
+use crate::{
+    fence::Fence,
+    format::{Tag, TagKind},
+    pythonic::PythonWalk,
+    tag::MAX_BLANK,
+    walk::CallRules,
+};
 
 impl Region {
     /// Whether a call in a code fence may begin with this character.
@@ -15,6 +21,11 @@ impl Region {
     /// Reads one character before the first value. It may continue `markup`.
     pub(super) fn before(&self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         let in_fence = markup.starts_with('`');
+        if self.may_be_empty
+            && let Some(between) = self.empty_list(markup, character)
+        {
+            return between;
+        }
         match character {
             _ if markup.is_empty() && self.begins_code(character) => return Between::Value,
             '{' | '[' if markup.is_empty() || in_fence => return Between::Value,
@@ -32,18 +43,41 @@ impl Region {
         let goes_on = match () {
             () if fence || in_fence => fence,
             () if html => code_goes_on(markup, character),
-            () => begins(markup, character, iter::once(&tag.open).chain(tag.special().inner)),
+            () => begins(markup, character, self.framing(tag)),
         };
         if !goes_on || markup.len() >= rules.max_markup {
             return Between::Foreign;
         }
         let is = |whole: &str| whole.strip_prefix(markup).is_some_and(|rest| rest.chars().eq([character]));
+        if self.may_be_empty && is(tag.close) {
+            return Between::Closed;
+        }
         let whole = if html {
             character == '>'
         } else {
             is(tag.open) || tag.special().inner.iter().any(|inner| is(inner))
         };
         if whole { Between::Taken } else { Between::Begins }
+    }
+
+    /// Returns the markers that may precede the first value.
+    fn framing(&self, tag: &'static Tag) -> impl Iterator<Item = &'static &'static str> {
+        let close = Some(&tag.close).filter(|_| self.may_be_empty);
+        iter::once(&tag.open).chain(tag.special().inner).chain(close)
+    }
+
+    /// Reads one character of a list before the first value. Returns `None` if it is not part of a list that may be
+    /// empty.
+    fn empty_list(&self, markup: &str, character: char) -> Option<Between> {
+        let RegionKind::Tag(tag) = self.container else { return None };
+        match character {
+            '[' if markup.is_empty() => Some(Between::Begins),
+            _ if !markup.starts_with('[') => None,
+            ']' if tag.close.is_empty() => Some(Between::Closed),
+            ']' => Some(Between::Taken),
+            ' ' | '\t' | '\r' | '\n' if markup.len() < MAX_BLANK => Some(Between::Begins),
+            _ => Some(Between::Value),
+        }
     }
 
     /// Reads one character after a value. It may continue `markup`.

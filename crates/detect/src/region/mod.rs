@@ -82,6 +82,8 @@ pub(super) struct Region {
     max_rest: usize,
     /// Whether the container, or a bare value with calls, has ended. Another one may follow after `;` or `,`.
     ended: bool,
+    /// Whether the container may end without a call.
+    may_be_empty: bool,
     /// Whether a `;` or `,` after the container or value has been read.
     joined: bool,
 }
@@ -102,8 +104,14 @@ impl Region {
             to_line_end: false,
             max_rest: 0,
             ended: false,
+            may_be_empty: false,
             joined: false,
         }
+    }
+
+    /// Returns the reader with `may_be_empty` set if the container may contain no call, or an empty list.
+    pub(super) fn may_be_empty(self, may_be_empty: bool) -> Self {
+        Self { may_be_empty, ..self }
     }
 
     fn own_rules<'r>(&self, rules: &CallRules<'r>) -> CallRules<'r> {
@@ -127,7 +135,8 @@ impl Region {
                 Between::Taken => return Step::Took(behind),
                 Between::Value => {
                     // After a value, a possible opener is part of the next value.
-                    let at = if matches!(self.phase, Phase::Before) { at } else { 0 };
+                    let list = markup.starts_with('[');
+                    let at = if matches!(self.phase, Phase::Before) && !list { at } else { 0 };
                     if self.broken {
                         return self.leave(at);
                     }

@@ -20,6 +20,9 @@ pub struct Channels {
     pub body: &'static [&'static str],
     /// The markers that end a body. The next header also ends it.
     pub end: &'static [&'static str],
+    /// The markers that end the body of a call. They end text or reasoning only right before a header, an end
+    /// marker or the end of the text, so that the model can mention them.
+    pub call_end: &'static [&'static str],
     /// Returns the body's destination, given the header (including its opener) and the body marker. `None` if
     /// the header does not belong to this format.
     pub route: for<'a> fn(&'a str, &str) -> Option<Route<'a>>,
@@ -89,6 +92,15 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// Reads the header of a message. `None` if it is not one of the assistant's.
+    fn of_assistant(header: &'a str) -> Option<Self> {
+        let Some(rest) = header.strip_prefix(START) else { return Some(Self::of(header)) };
+        let rest = rest.trim_start();
+        let role =
+            rest.find(|c: char| c.is_whitespace() || c == '<').map_or(rest, |end| rest.split_at(end).0);
+        matches!(role, "" | "assistant").then(|| Self::of(rest))
+    }
+
     fn tool(&self) -> Option<&'a str> {
         let tool =
             self.recipient.filter(|name| !matches!(*name, "" | "user" | "all" | "self" | "assistant"))?;
@@ -96,12 +108,13 @@ impl<'a> Words<'a> {
     }
 }
 
-const START: &str = "<|start|>assistant";
+const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const CONSTRAIN: &str = "<|constrain|>";
+const MESSAGE: &str = "<|message|>";
 
 fn harmony(header: &str) -> Option<Route<'_>> {
-    let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+    let words = Words::of_assistant(header)?;
     let voice = match words.channel {
         Some("analysis") => Voice::Reasoning,
         Some("commentary" | "final") => Voice::Text,
@@ -116,11 +129,18 @@ fn harmony(header: &str) -> Option<Route<'_>> {
 }
 
 const HARMONY_CHANNELS: Channels = Channels {
-    open: &[(CHANNEL, Place::Anywhere), (START, Place::Anywhere), ("to=", Place::MessageStart)],
+    open: &[
+        (CHANNEL, Place::Anywhere),
+        (START, Place::Anywhere),
+        ("to=", Place::MessageStart),
+        (MESSAGE, Place::MessageStart),
+    ],
     begins_in_header: false,
     inner: &[CHANNEL, CONSTRAIN],
-    body: &["<|message|>"],
-    end: &["<|call|>", "<|end|>", "<|return|>"],
+    body: &[MESSAGE],
+    // Beam and Muse have the same openers, so each format knows the end markers of all.
+    end: &["<|end|>", "<|return|>", "<|eom|>", "<|eot|>"],
+    call_end: &["<|call|>"],
     route: |header, _| harmony(header),
     common: false,
 };
@@ -169,7 +189,7 @@ pub static BEAM: Format = Format {
     example: "<|start|>assistant to=get_weather<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name=\"city\">\nParis\n</rfl:parameter><|call|>",
     grammars: &[Grammar::Channels(Channels {
         route: |header, _| {
-            let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+            let words = Words::of_assistant(header)?;
             match words.tool() {
                 Some(tool) => (words.constrain == Some("xml")).then_some(Route::Params(tool, &BEAM_BODY)),
                 None => harmony(header),
@@ -197,13 +217,14 @@ pub static MUSE_ATEM: Format = Format {
     example: "<|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
     grammars: &[
         Grammar::Channels(Channels {
-            open: &[(START, Place::Anywhere), ("to=", Place::MessageStart)],
+            open: &[(START, Place::Anywhere), ("to=", Place::MessageStart), (MESSAGE, Place::MessageStart)],
             inner: &[],
-            end: &["<|eom|>", "<|eot|>"],
             route: |header, _| {
-                let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+                let words = Words::of_assistant(header)?;
                 Some(match words.recipient {
                     Some("self") => Route::Said(Voice::Reasoning),
+                    // The prompt has the rest of the header, so the body may be text or calls.
+                    None if header.is_empty() => Route::Nothing,
                     None | Some("user" | "commentary" | "all") => Route::Said(Voice::Text),
                     Some(_) => Route::Nothing,
                 })
@@ -253,7 +274,8 @@ pub static KIMI_K3: Format = Format {
             begins_in_header: false,
             inner: &[],
             body: &["<|open|>response<|sep|>"],
-            end: &["<|close|>response<|sep|>"],
+            end: &["<|close|>response<|sep|>", "<|close|>message<|sep|>"],
+            call_end: &[],
             route: |_, _| Some(Route::Said(Voice::Text)),
             common: false,
         }),
@@ -303,6 +325,7 @@ pub static FUNCTIONARY_V32: Format = Format {
         inner: &[],
         body: &["\n"],
         end: &[],
+        call_end: &[],
         route: |header, _| match header.trim_start_matches('>').trim() {
             "all" => Some(Route::Said(Voice::Text)),
             "python" => Some(Route::Raw("python")),
@@ -327,6 +350,7 @@ pub static GLM4_9B: Format = Format {
         inner: &[],
         body: &["\n"],
         end: &[],
+        call_end: &[],
         route: |header, _| Some(Route::Call(header.trim(), None)),
         common: true,
     })],
@@ -346,15 +370,24 @@ pub static INKLING: Format = Format {
             ("<|content_text|>", Place::Anywhere),
             ("<|content_thinking|>", Place::Anywhere),
             ("<|content_invoke_tool_json|>", Place::Anywhere),
+            ("<|content_invoke_tool_text|>", Place::Anywhere),
+            ("<|content_tool_error|>", Place::Anywhere),
         ],
-        begins_in_header: false,
+        begins_in_header: true,
         inner: &[],
-        body: &["<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>"],
-        end: &["<|end_message|>"],
+        body: &[
+            "<|content_text|>",
+            "<|content_thinking|>",
+            "<|content_invoke_tool_json|>",
+            "<|content_invoke_tool_text|>",
+            "<|content_tool_error|>",
+        ],
+        end: &["<|end_message|>", "<|content_model_end_sampling|>"],
+        call_end: &[],
         route: |_, body| match body {
-            "<|content_text|>" => Some(Route::Said(Voice::Text)),
+            "<|content_invoke_tool_json|>" => Some(Route::Envelope),
             "<|content_thinking|>" => Some(Route::Said(Voice::Reasoning)),
-            _ => Some(Route::Envelope),
+            _ => Some(Route::Said(Voice::Text)),
         },
         common: false,
     })],
@@ -392,5 +425,8 @@ mod tests {
         assert_eq!(harmony("<|channel|>musings"), None);
         assert_eq!(harmony("<|channel|>"), None);
         assert_eq!(harmony("<|channel|>commentary to=f<|constrain|>xml"), None);
+        assert_eq!(harmony("<|start|>"), Some(format!("{:?}", Route::Said(Voice::Text))));
+        assert_eq!(harmony("<|start|>user"), None);
+        assert_eq!(harmony("<|start|>functions.f to=assistant<|channel|>commentary"), None);
     }
 }

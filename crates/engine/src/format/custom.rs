@@ -117,7 +117,7 @@ impl Definition {
                 open,
                 close,
                 place,
-                bare: false,
+                bare: true,
                 chosen: false,
             }])));
         }

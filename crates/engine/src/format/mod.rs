@@ -47,10 +47,10 @@ pub use python::{
     FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
 };
 pub(crate) use reasoning::{
-    APRIEL, APRIEL_FRAME, COHERE, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, SEED, THINKING,
-    THOUGHT_COHERE, THOUGHT_K3,
+    APRIEL, APRIEL_FRAME, COHERE, GEMMA_FRAME, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, SEED,
+    THINKING, THOUGHT_COHERE, THOUGHT_K3,
 };
-pub use reasoning::{ReasoningHabits, THINK, Thought};
+pub use reasoning::{ReasoningHabits, SENTENCE_END, THINK, TURN_ENDS, Thought, is_token};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{
     ArgumentForm, Form, Instructed, Teach, Teaching, Values, estimated_tokens, instruct, instruct_within,
@@ -120,7 +120,8 @@ pub enum Grammar {
     Channels(Channels),
     /// Not calls: reasoning between markers, which is sent as reasoning.
     Reasoning(&'static [Thought]),
-    /// Not calls: meaningless markup around the response, which is dropped if the format was chosen by name.
+    /// Not calls: meaningless markup around the response, which is dropped. Words count only if the format was
+    /// chosen by name.
     Frame(&'static [&'static str]),
 }
 

@@ -1,7 +1,7 @@
 //! Formats whose calls are in Python syntax, in Gemma's notation, or on labelled lines.
 
 use super::{
-    CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind,
+    CallBody, Calls, Format, GEMMA_FRAME, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind,
     teach::{Form, OBJECT, Values, taught},
 };
 
@@ -155,7 +155,7 @@ pub static GEMMA4: Format = Format {
     summary: "call:NAME{…} with bare keys and <|\"|> around strings, in <|tool_call>",
     models: &["gemma-4*", "gemma4*"],
     example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
-    grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT],
+    grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT, GEMMA_FRAME],
     teach: taught(
         "call:NAME with the arguments in braces between <|tool_call> and <tool_call|>",
         Form::each(

@@ -12,7 +12,8 @@ pub struct Thought {
     pub close: &'static [&'static str],
     /// Where the opener is recognised.
     pub place: Place,
-    /// Whether a closer may occur at the start of the message without its opener. Such a closer is dropped.
+    /// Whether a closer without its opener is dropped: a special token wherever it occurs, a word only at the
+    /// start of the message.
     pub bare: bool,
     /// Whether the markers also occur in prose. If so, they are recognised only if the format was chosen by
     /// name.
@@ -43,21 +44,21 @@ impl ReasoningHabits {
 
 /// A word in angle brackets. Prose may mention it, so it must be at the start of a line.
 const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
+    Thought { open, close, place: Place::LineStart, bare: true, chosen: false }
 }
 
 /// A word that documents also use for other things, so it must be at the start of the message.
 const fn first(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { open, close, place: Place::MessageStart, bare: false, chosen: false }
+    Thought { open, close, place: Place::MessageStart, bare: true, chosen: false }
 }
 
 /// A phrase of ordinary words.
 const fn phrase(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { chosen: true, ..first(open, close) }
+    Thought { bare: false, chosen: true, ..first(open, close) }
 }
 
 const fn token(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { open, close, place: Place::Anywhere, bare: false, chosen: false }
+    Thought { open, close, place: Place::Anywhere, bare: true, chosen: false }
 }
 
 /// Reasoning in tags that many models use.
@@ -67,16 +68,16 @@ pub static THINK: Format = Format {
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
     example: "<think>The user wants the weather.</think>",
     grammars: &[Grammar::Reasoning(&[
-        Thought { bare: true, ..word("<think*>", &["</think*>"]) },
-        Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) },
+        word("<think*>", &["</think*>"]),
+        word("<mm:think>", &["</mm:think>"]),
         word("<seed:think>", &["</seed:think>"]),
         word("<thinking>", &["</thinking>"]),
         word("<reasoning>", &["</reasoning>"]),
         word("<scratch_pad>", &["</scratch_pad>"]),
         first("<analysis>", &["</analysis>"]),
         token("[THINK]", &["[/THINK]"]),
-        token("<|START_THINKING|>", &["<|END_THINKING|>"]),
-        token("<|channel>thought", &["<channel|>"]),
+        COHERE_THOUGHT,
+        GEMMA_CHANNEL,
         token("<|plamo:begin_think:plamo|>", &["<|plamo:end_think:plamo|>"]),
         token("<ifm|think>", &["</ifm|think>"]),
         token("<ifm|think_fast>", &["</ifm|think_fast>"]),
@@ -86,21 +87,35 @@ pub static THINK: Format = Format {
     ..Format::DEFAULT
 };
 
-pub(crate) const THOUGHT_COHERE: Grammar =
-    Grammar::Reasoning(&[token("<|START_THINKING|>", &["<|END_THINKING|>"])]);
+/// The openers of Cohere's response also end the reasoning.
+const COHERE_THOUGHT: Thought =
+    token("<|START_THINKING|>", &["<|END_THINKING|>", "<|START_RESPONSE|>", "<|START_TEXT|>"]);
+
+pub(crate) const THOUGHT_COHERE: Grammar = Grammar::Reasoning(&[COHERE_THOUGHT]);
 
 pub(crate) const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
 
 /// MiniMax's tag. Turns without reasoning start with the bare closer.
-pub(crate) const MINIMAX_THINK: Grammar =
-    Grammar::Reasoning(&[Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) }]);
+pub(crate) const MINIMAX_THINK: Grammar = Grammar::Reasoning(&[word("<mm:think>", &["</mm:think>"])]);
 
 pub(crate) const THINKING: Grammar = Grammar::Reasoning(&[word("<thinking>", &["</thinking>"])]);
 
-pub(crate) const GEMMA_THOUGHT: Grammar = Grammar::Reasoning(&[token("<|channel>thought", &["<channel|>"])]);
+/// The opener of another channel also ends Gemma's reasoning.
+const GEMMA_CLOSE: &[&str] = &["<channel|>", "<|channel>response", "<|channel>final"];
+const GEMMA_CHANNEL: Thought = token("<|channel>thought", GEMMA_CLOSE);
 
-pub(crate) const THOUGHT_K3: Grammar =
-    Grammar::Reasoning(&[token("<|open|>think<|sep|>", &["<|close|>think<|sep|>"])]);
+/// Servers that strip special tokens leave the channel's name.
+pub(crate) const GEMMA_THOUGHT: Grammar =
+    Grammar::Reasoning(&[GEMMA_CHANNEL, phrase("thought\n", GEMMA_CLOSE)]);
+
+/// Gemma's opener of a channel when no known channel follows.
+pub(crate) const GEMMA_FRAME: Grammar = Grammar::Frame(&["<|channel>"]);
+
+/// A response that the model writes while it should reason also ends the reasoning.
+pub(crate) const THOUGHT_K3: Grammar = Grammar::Reasoning(&[token(
+    "<|open|>think<|sep|>",
+    &["<|close|>think<|sep|>", "<|open|>response<|sep|>"],
+)]);
 
 pub(crate) const GRANITE: Grammar = Grammar::Reasoning(&[
     phrase("Here is my thought process:", RESPONSE),
@@ -122,3 +137,37 @@ pub(crate) const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
 /// Cohere's markers around the final text.
 pub(crate) const COHERE: Grammar =
     Grammar::Frame(&["<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"]);
+
+/// The tokens with which models end a turn. They are dropped at the end of the text and right after a call.
+pub const TURN_ENDS: &[&str] = &[
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|end_of_turn|>",
+    "<|end_of_sentence|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eot|>",
+    "<|eom|>",
+    "<|role_end|>",
+    "<|user|>",
+    "<|observation|>",
+    "<|plamo:tag|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<｜end▁of▁sentence｜>",
+    "<|end▁of▁sentence|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>",
+    "<start_function_response>",
+    "<seed:eos>",
+];
+
+/// A turn's end that is also an HTML tag, so at the end of the text it counts only if formats were chosen by name.
+pub const SENTENCE_END: &str = "</s>";
+
+/// Whether a marker is written like a special token, which does not occur in prose.
+pub fn is_token(marker: &str) -> bool {
+    let bracketed = || marker.starts_with('[') && !marker.contains(' ');
+    marker.contains(['|', '｜']) || marker.starts_with(']') || bracketed()
+}

@@ -76,9 +76,7 @@ impl PrefillStage {
         };
         match means {
             Event::Text(text) => return self.text(text, detector, out),
-            Event::Finish(finish) => {
-                self.finish(matches!(finish, Finish::Stop | Finish::Calls), detector, out)
-            }
+            Event::Finish(finish) => self.finish(Some(*finish), detector, out),
             Event::Reasoning(reasoning) if !reasoning.text.is_empty() => {
                 if let Some(undecided) = &mut self.undecided {
                     undecided.is_reasoning_separate = true;
@@ -122,8 +120,8 @@ impl PrefillStage {
         }
     }
 
-    /// Ends the hop's text. `stopped` is set if the model finished normally.
-    pub(super) fn finish(&mut self, stopped: bool, detector: &mut Detector, out: &mut impl Sink) {
+    /// Ends the hop's text. `finish` is how the response ended, or `None` if it was broken off.
+    pub(super) fn finish(&mut self, finish: Option<Finish>, detector: &mut Detector, out: &mut impl Sink) {
         let Some(undecided) = &mut self.undecided else { return };
         if undecided.own.is_empty() && undecided.before.is_none() {
             self.undecided = None;
@@ -131,7 +129,7 @@ impl PrefillStage {
         }
         let mut first = undecided.begin(detector, out);
         if first != FirstOutput::Other {
-            first = watch(first, &mut undecided.start, out, |out| detector.finish(stopped, out));
+            first = watch(first, &mut undecided.start, out, |out| detector.finish(finish, out));
         }
         self.decide(first, true, detector, out);
     }

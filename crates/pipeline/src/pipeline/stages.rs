@@ -57,7 +57,7 @@ impl Stages {
         let next = ToWriter { withheld, reasoning, writer, emitted, out };
         if let Some(detector) = detector {
             let mut next = ToCalls { calls, next };
-            prefill.finish(false, detector, &mut next);
+            prefill.finish(None, detector, &mut next);
             act(detector, &mut next);
         }
     }
@@ -88,7 +88,7 @@ impl Stages {
 
     /// Releases everything that is held back, since no more input will arrive.
     pub(super) fn release(&mut self, out: &mut BytesMut) {
-        self.end_text(out, |detector, next| detector.finish(false, next));
+        self.end_text(out, |detector, next| detector.finish(None, next));
         self.calls_and_writer(out).1.release();
     }
 }

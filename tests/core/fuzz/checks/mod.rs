@@ -12,6 +12,7 @@ mod http1;
 mod input;
 mod json;
 mod literal;
+mod markup;
 mod params;
 mod reader;
 mod sse;
@@ -20,6 +21,8 @@ mod sse;
 pub(crate) use self::detected::{Call, Found};
 #[allow(unused_imports, reason = "a fuzz target uses one check")]
 pub(crate) use self::http1::http1;
+#[allow(unused_imports, reason = "a fuzz target uses one check")]
+pub(crate) use self::markup::{has_markup, is_said};
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::{
     engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
