@@ -69,6 +69,14 @@ impl Framing {
         framing
     }
 
+    /// Collects the closers of reasoning in `formats`, in which calls are not looked for.
+    pub(super) fn of_reasoning(formats: &[&'static Format]) -> Self {
+        let grammars = formats.iter().flat_map(|format| format.grammars);
+        let reasoning = grammars.filter(|grammar| matches!(grammar, Grammar::Reasoning(_)));
+        let closers = reasoning.flat_map(closers).filter(|closer| is_markup(closer));
+        Self { closers: closers.collect(), results: Vec::new() }
+    }
+
     pub(super) fn add(&mut self, others: &Self) {
         self.closers.extend(&others.closers);
         self.results.extend(&others.results);
@@ -140,10 +148,14 @@ pub(super) fn call_closers(grammar: &'static Grammar) -> Vec<&'static str> {
                     closers.extend(elements.end);
                     closers.extend(elements.around.iter().map(|&(_, close)| close));
                 }
-                CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::React => {}
+                CallBody::Attributes { end } => closers.extend(*end),
+                CallBody::Raw(_, close) => closers.push(close),
+                CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries | CallBody::React => {}
             }
             closers
         }
+        // A call may have ended the reasoning.
+        Grammar::Reasoning(thoughts) => thoughts.iter().flat_map(|thought| thought.close).copied().collect(),
         _ => Vec::new(),
     }
 }

@@ -1,9 +1,10 @@
 //! [`DslWalk`]: reads a call in Gemma's notation, `NAME{key:<|"|>text<|"|>,n:3}`, starting after
-//! `call:`.
+//! `call:`. Models also write the arguments as in Python, in round brackets.
 
 use super::{
     broken::Rest,
     literal::{Fed, Literal, Notation},
+    pythonic::PythonWalk,
     string_fast_path::StringFastPath,
     walk::{CallRules, Out, Piece, Step, Walk},
 };
@@ -13,16 +14,23 @@ pub(super) struct DslWalk {
     name: String,
     arguments: Literal,
     started: bool,
+    /// The reader for arguments in Python syntax.
+    python: Option<Box<PythonWalk>>,
 }
 
 impl DslWalk {
     /// `quote` is the marker on both sides of a string.
     pub(super) fn new(quote: &'static str, rules: &CallRules<'_>) -> Self {
         let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
-        Self { name: String::new(), arguments, started: false }
+        Self { name: String::new(), arguments, started: false, python: None }
     }
 
     fn name(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        if character == '(' {
+            let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };
+            self.python = Some(Box::new(PythonWalk::in_call(name, rules)));
+            return Step::Took(1);
+        }
         if character == '{' {
             let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };
             out(Piece::Start { name, id: "" });
@@ -40,6 +48,9 @@ impl DslWalk {
 
 impl Walk for DslWalk {
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        if let Some(python) = &mut self.python {
+            return python.step(text, rules, out);
+        }
         if !self.started {
             return self.name(text.chars().next().unwrap_or_default(), rules, out);
         }
@@ -52,24 +63,33 @@ impl Walk for DslWalk {
         }
     }
 
-    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        if let Some(python) = &mut self.python {
+            return python.close(held, stopped, out);
+        }
         stopped && self.arguments.close_last(&mut |text: &str| out(Piece::Arguments(text)))
     }
 
     fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        if let Some(python) = &mut self.python {
+            return python.mend(out);
+        }
         self.arguments.close(&mut |text: &str| out(Piece::Arguments(text)))
     }
 
     fn breaks(&mut self) -> Rest {
+        if let Some(python) = &mut self.python {
+            return python.breaks();
+        }
         let brackets = Some(self.arguments.brackets(&[]).without_quotes());
         Rest { brackets, ..Rest::default() }
     }
 
     fn string(&self) -> Option<StringFastPath> {
-        self.arguments.flow()
+        self.python.as_ref().map_or_else(|| self.arguments.flow(), |python| python.string())
     }
 
     fn kept(&self) -> usize {
-        self.arguments.kept()
+        self.python.as_ref().map_or_else(|| self.arguments.kept(), |python| python.kept())
     }
 }

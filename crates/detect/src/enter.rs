@@ -229,8 +229,7 @@ impl Detector {
             },
             Entry::Thought(thought) => {
                 self.held.clear();
-                let ended_by_calls = self.search.sought.markers.calls_end_reasoning();
-                let thinking = Thinking::new(thought, ended_by_calls, self.search.max_hold);
+                let thinking = Thinking::new(thought, self.search.max_hold);
                 self.state = State::Reasoning(thinking.following(self.prose.is_behind_reasoning()));
                 self.prose.framed();
                 return;
@@ -278,6 +277,18 @@ impl Detector {
             rivals: Rivals::Marked { opener: self.held.len(), next: place + 1 },
             behind: None,
         }));
+    }
+
+    /// Starts reading what follows the opener of a call in reasoning.
+    pub(super) fn enter_from_reasoning(&mut self, mut thinking: Thinking, place: usize, out: &mut impl Sink) {
+        let markers = &self.search.sought.markers;
+        let ends = markers.get(place).is_some_and(|opener| markers.ends_reasoning(opener.format));
+        self.held = thinking.take_markup();
+        if !ends {
+            return self.enter_tentative(thinking, place, out);
+        }
+        self.doubted = Some(thinking);
+        self.enter_at(place, false, false, out);
     }
 
     pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {

@@ -138,8 +138,7 @@ impl HeaderWalk {
             return self.may_go_on(ends, rules.max_markup).then_some(true);
         };
         self.captured.truncate(self.captured.len() - end);
-        let (_, name) = (self.header.read)(self.captured.trim())?;
-        rules.dotted_name(name)?;
+        called(self.header, &self.captured, rules)?;
         self.at = At::Before;
         Some(!brace)
     }
@@ -245,5 +244,6 @@ impl HeaderWalk {
 /// Returns the name and the ID in a header.
 fn called<'c>(header: &Header, captured: &'c str, rules: &CallRules<'_>) -> Option<(&'c str, &'c str)> {
     let (id, name) = (header.read)(captured.trim())?;
+    let rules = CallRules { any_name: rules.any_name && !header.common, ..*rules };
     Some((rules.dotted_name(name)?, id))
 }

@@ -16,6 +16,7 @@
 mod after_call;
 #[cfg(test)]
 mod argument_tests;
+mod attributes;
 mod bare_text;
 mod body;
 mod broken;
@@ -39,6 +40,7 @@ mod params;
 mod pattern;
 mod prose;
 mod pythonic;
+mod raw;
 mod react;
 mod reading;
 mod region;
@@ -52,6 +54,7 @@ mod string_fast_path;
 mod tag;
 #[cfg(test)]
 mod tagged_tests;
+mod tentative;
 mod thinking;
 mod trimmer;
 mod typed_value;
@@ -77,6 +80,7 @@ use self::{
     search::Search,
     start::Start,
     string_fast_path::StringFastPath,
+    tentative::{LastEnd, Tentative},
     text::{head, tail},
     thinking::{Thinking, ThinkingProgress},
 };
@@ -124,6 +128,8 @@ enum State {
     QuotedCloser(u8),
     /// All text so far, of a message that must be known completely.
     Whole(String),
+    /// In calls that the model wrote in its reasoning.
+    Tentative(Box<Tentative>),
     /// Right after a call. `held` is the start of possible framing.
     Behind,
     /// In an invented result that ends with this marker. `held` is the start of the marker.
@@ -159,6 +165,8 @@ pub struct Detector {
     keeps_end: bool,
     /// Reasoning in which a call may have begun. Without a call, the reasoning continues.
     doubted: Option<Thinking>,
+    /// How the last container ended, for [`Tentative`].
+    last_end: LastEnd,
     next: u32,
     /// Whether the model stopped inside a list of calls.
     unfinished: bool,
@@ -194,6 +202,7 @@ impl Detector {
             is_cut: false,
             keeps_end: false,
             doubted: None,
+            last_end: LastEnd::default(),
             next: 0,
             unfinished: false,
         })
@@ -207,11 +216,7 @@ impl Detector {
                 let reads = Reads { calls: false, reasoning: true };
                 thoughts = Markers::new(&[&THINK], reads, false, None).thoughts();
             }
-            return State::Reasoning(Thinking::from_start(
-                &thoughts,
-                search.sought.markers.calls_end_reasoning(),
-                search.max_hold,
-            ));
+            return State::Reasoning(Thinking::from_start(&thoughts, search.max_hold));
         }
         let Some((format, channels)) = search.sought.begun else { return State::Prose };
         let channel = Channel::new(channels, "", false, search.max_hold);
@@ -232,6 +237,7 @@ impl Detector {
         let kept = match &self.state {
             State::Calls(reading) => reading.container.kept(),
             State::Whole(text) => text.len(),
+            State::Tentative(tentative) => tentative.held(),
             _ => 0,
         };
         let thinking =
@@ -370,28 +376,34 @@ impl Detector {
     fn text(&mut self, text: &str, out: &mut impl Sink) {
         let mut rest = text;
         while !rest.is_empty() {
-            let taken = match self.state {
-                State::Prose => self.prose_text(rest, out),
-                State::Marker { .. } => self.marker(rest, out),
-                State::Attributes { .. } => self.attributes(rest, out),
-                State::Opener(_) => self.fence_opener(rest, out),
-                State::Foreign(_) => self.foreign(rest, out),
-                State::Json(_) => self.foreign_json(rest, out),
-                State::Calls(_) => self.calls(rest, out),
-                State::Reasoning(_) => self.reasoning(rest, out),
-                State::QuotedCloser(_) => self.quoted_closer(rest, out),
-                State::Whole(_) => self.keep_whole(rest, out),
-                State::Behind => self.behind(rest, out),
-                State::Invented(_) => self.invented(rest),
-                State::Ending { .. } => self.ending(rest, out),
-                State::Dropped => rest.len(),
-            };
+            let taken = self.step(rest, out);
             rest = tail(rest, taken);
         }
         self.held_peak = self.held_peak.max(match self.state {
             State::Prose => self.prose.held(),
             _ => self.held(),
         });
+    }
+
+    /// Reads the start of `text` in the current state. Returns how much of it was read.
+    fn step(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        match self.state {
+            State::Prose => self.prose_text(text, out),
+            State::Marker { .. } => self.marker(text, out),
+            State::Attributes { .. } => self.attributes(text, out),
+            State::Opener(_) => self.fence_opener(text, out),
+            State::Foreign(_) => self.foreign(text, out),
+            State::Json(_) => self.foreign_json(text, out),
+            State::Calls(_) => self.calls(text, out),
+            State::Reasoning(_) => self.reasoning(text, out),
+            State::Tentative(_) => self.tentative(text, out),
+            State::QuotedCloser(_) => self.quoted_closer(text, out),
+            State::Whole(_) => self.keep_whole(text, out),
+            State::Behind => self.behind(text, out),
+            State::Invented(_) => self.invented(text),
+            State::Ending { .. } => self.ending(text, out),
+            State::Dropped => text.len(),
+        }
     }
 
     fn foreign(&mut self, text: &str, out: &mut impl Sink) -> usize {
@@ -430,10 +442,9 @@ impl Detector {
                 taken
             }
             ThinkingProgress::Calls(taken, place) => {
-                self.held = thinking.take_markup();
-                let state = std::mem::replace(&mut self.state, State::Prose);
-                self.doubted = if let State::Reasoning(thinking) = state { Some(thinking) } else { None };
-                self.enter_at(place, false, false, out);
+                if let State::Reasoning(thinking) = std::mem::replace(&mut self.state, State::Prose) {
+                    self.enter_from_reasoning(thinking, place, out);
+                }
                 taken
             }
         }

@@ -117,6 +117,11 @@ impl Opener {
             })
     }
 
+    /// Whether the marker means nothing, wherever it is.
+    fn is_frame(&self) -> bool {
+        matches!(self.entry, Entry::Frame) && self.place == Place::Anywhere
+    }
+
     /// Whether both entries are the same pair of markers.
     fn reads_as(&self, other: &Self) -> bool {
         match (self.entry, other.entry) {
@@ -255,6 +260,9 @@ pub(super) struct Markers {
     /// The openers of other formats, which are tried next. They are collected once and shared.
     behind: Option<&'static Openers>,
     named: Vec<&'static Format>,
+    /// For each byte, a bit that says whether markup of the named formats that counts in reasoning may begin with
+    /// it.
+    in_reasoning: [u64; 4],
 }
 
 impl Markers {
@@ -266,10 +274,19 @@ impl Markers {
         chosen: bool,
         behind: Option<&'static Self>,
     ) -> Self {
+        let first = Openers::new(formats, reads, chosen);
+        let mut in_reasoning = [0; 4];
+        let counts = |opener: &&Opener| chosen && (opener.is_call() || opener.is_frame());
+        for byte in first.all.iter().filter(counts).flat_map(Opener::first_bytes) {
+            if let Some(bits) = in_reasoning.get_mut(usize::from(byte / 64)) {
+                *bits |= 1 << (byte % 64);
+            }
+        }
         Self {
-            first: Openers::new(formats, reads, chosen),
+            first,
             behind: behind.map(|behind| &behind.first),
             named: if chosen { formats.to_vec() } else { Vec::new() },
+            in_reasoning,
         }
     }
 
@@ -278,8 +295,9 @@ impl Markers {
         self.first.all.iter().flat_map(Opener::first_bytes)
     }
 
-    pub(super) fn calls_end_reasoning(&self) -> bool {
-        self.named.iter().any(|format| format.reasoning.ended_by_calls)
+    /// Whether markup that counts in reasoning may begin with this byte: a call or a frame of a named format.
+    pub(super) fn may_begin_in_reasoning(&self, byte: u8) -> bool {
+        self.in_reasoning.get(usize::from(byte / 64)).is_some_and(|bits| bits >> (byte % 64) & 1 == 1)
     }
 
     pub(super) fn is_named(&self, format: &'static Format) -> bool {
@@ -336,11 +354,24 @@ impl Markers {
         self.find_of(held, here, from, |_| true)
     }
 
-    /// Like [`Markers::find`], but only finds openers of calls that may end reasoning.
+    /// Like [`Markers::find`], but only finds openers of calls in the named formats. Formats whose calls end
+    /// reasoning come first.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
-        self.find_of(held, Place::MessageStart, 0, |opener| {
-            opener.is_call() && self.ends_reasoning(opener.format)
-        })
+        let named = |ends| {
+            self.find_of(held, Place::MessageStart, 0, |opener| {
+                let format = opener.format;
+                opener.is_call() && self.is_named(format) && format.reasoning.ended_by_calls == ends
+            })
+        };
+        named(true).or_else(|| named(false))
+    }
+
+    /// Whether `held` is all of a meaningless marker of a named format. `None` if it cannot become one.
+    pub(super) fn frame(&self, held: &str) -> Option<bool> {
+        let frame = self.find_of(held, Place::MessageStart, 0, |opener| {
+            opener.is_frame() && self.is_named(opener.format)
+        });
+        frame.map(|(_, whole)| whole)
     }
 
     /// How `text` matches the markers without meaning, which may be at the end of the text.

@@ -1,6 +1,6 @@
 //! [`fit`]: whether text starts with a marker, or may do so once more text has arrived.
 //!
-//! A marker may contain one wildcard. All of its other characters are literal. After the `<` of a tag, `*` matches
+//! A marker that begins with `<` may contain one wildcard. All other characters are literal. After the `<` of a tag, `*` matches
 //! an optional namespace and its colon (`<*invoke` matches `<x:invoke`). Before the end of a tag, `*` matches a
 //! colon and an optional suffix (`<tool_call*>` matches `<tool_call:opensource>`). `~` matches the characters that
 //! a malformed closer may have before its end (`</parameter~>` matches `</parameter/>`), and `%` matches a name,
@@ -40,7 +40,8 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
         return Fit::No;
     }
     let literal = |marker, text| literal(marker, text, case);
-    let Some(at) = marker.find(['*', '~', '%']) else { return literal(marker, text) };
+    let wildcard = marker.starts_with('<').then(|| marker.find(['*', '~', '%'])).flatten();
+    let Some(at) = wildcard else { return literal(marker, text) };
     let Fit::Whole(len) = literal(head(marker, at), text) else { return literal(head(marker, at), text) };
     let (junk, end) = (marker.as_bytes().get(at) == Some(&b'~'), tail(marker, at + 1));
     let rest = tail(text, len);
@@ -58,8 +59,10 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
             Fit::No
         };
     }
-    let run = rest.find(|c| !wild(c) && !matches!(c, ':' | '/' | ' ')).unwrap_or(rest.len());
-    if run > MAX_WILD || !(junk || run == 0 || rest.starts_with(':')) {
+    let may_be_junk = |c| matches!(c, ':' | '/' | ' ') || junk && matches!(c, '[' | ']' | ',');
+    let run = rest.find(|c| !wild(c) && !may_be_junk(c)).unwrap_or(rest.len());
+    let most = if junk { 4 * MAX_WILD } else { MAX_WILD };
+    if run > most || !(junk || run == 0 || rest.starts_with(':')) {
         return Fit::No;
     }
     shift(len + run, literal(end, tail(rest, run)))
@@ -156,6 +159,9 @@ mod tests {
             ("<%>", "<3 ", Fit::No),
             ("<%>", "<3>", Fit::No),
             ("<%>", "</a>", Fit::No),
+            ("</co~>", "</co: 0:[1,2]>", Fit::Whole(14)),
+            ("**a", "**a", Fit::Whole(3)),
+            ("**a", "*b", Fit::No),
         ] {
             assert_eq!(fit(marker, text), wanted, "{marker} {text}");
         }

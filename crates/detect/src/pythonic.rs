@@ -2,7 +2,10 @@
 //!
 //! A call starts at its first argument, or at its end if it has none. In a list, a call without arguments must be
 //! followed by text that continues the list, unless the list has a marker and the tool is declared. Values are read
-//! by [`Literal`]. Positional arguments get their names from the tool's declaration.
+//! by [`Literal`]. Positional arguments get their names from the tool's declaration. A dictionary may take the place of
+//! all arguments.
+
+mod action;
 
 use super::{
     broken::{Brackets, Rest, Resumes},
@@ -11,7 +14,7 @@ use super::{
     text::tail,
     walk::{CallRules, Out, Piece, Step, Walk},
 };
-use crate::format::Python;
+use crate::{format::Python, tools::Types};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -45,8 +48,14 @@ pub(super) struct PythonWalk {
     in_list: bool,
     in_print: bool,
     name: String,
+    /// The function, if it is an action of the tool `name`.
+    function: String,
     word: String,
     value: Literal,
+    /// The value that is being read, if it is a point.
+    point: Option<String>,
+    /// Whether a dictionary contains all arguments.
+    whole: bool,
     /// How many arguments there are so far, and how many of them have no keyword.
     arguments: usize,
     positional: usize,
@@ -59,11 +68,12 @@ impl Walk for PythonWalk {
         if self.at != At::Value {
             return self.token(text.chars().next().unwrap_or_default(), rules, out);
         }
-        match self.value.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+        match self.feed(text, out) {
             Fed::More => Step::Took(text.len()),
             Fed::Hold(0) => Step::Hold,
             Fed::Hold(len) => Step::Took(len),
             Fed::Done(len) => {
+                self.value_ended(out);
                 self.at = At::After;
                 Step::Took(len)
             }
@@ -77,11 +87,13 @@ impl Walk for PythonWalk {
         let whole = match self.at {
             At::After => stopped,
             At::Value => {
-                let mut out = |text: &str| out(Piece::Arguments(text));
                 self.value.at_end();
-                match self.value.feed(held, &mut out) {
-                    Fed::Done(len) => tail(held, len).trim_start().starts_with(')'),
-                    _ => stopped && self.value.is_outermost() && self.value.close(&mut out),
+                match self.feed(held, out) {
+                    Fed::Done(len) => {
+                        self.value_ended(out);
+                        tail(held, len).trim_start().starts_with(')')
+                    }
+                    _ => stopped && self.value.is_outermost() && self.close_value(out),
                 }
             }
             _ => false,
@@ -95,7 +107,7 @@ impl Walk for PythonWalk {
     fn mend(&mut self, out: &mut Out<'_>) -> bool {
         let whole = match self.at {
             At::After => true,
-            At::Value => self.value.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::Value => self.close_value(out),
             _ => false,
         };
         if whole {
@@ -123,11 +135,11 @@ impl Walk for PythonWalk {
     }
 
     fn string(&self) -> Option<StringFastPath> {
-        if self.at == At::Value { self.value.flow() } else { None }
+        if self.at == At::Value && self.point.is_none() { self.value.flow() } else { None }
     }
 
     fn kept(&self) -> usize {
-        self.value.kept()
+        self.value.kept() + self.point.as_ref().map_or(0, String::len)
     }
 
     fn is_unfinished(&self, _held: &str) -> bool {
@@ -147,12 +159,39 @@ impl PythonWalk {
             in_list: false,
             in_print: false,
             name: String::new(),
+            function: String::new(),
             word: String::new(),
             value: Literal::new(Notation::Python, rules.max_depth, rules.max_hold),
+            point: None,
+            whole: false,
             arguments: 0,
             positional: 0,
             open: false,
             found: false,
+        }
+    }
+
+    /// Creates a reader for a single call, which starts after the bracket that follows the name.
+    pub(super) fn in_call(name: &str, rules: &CallRules<'_>) -> Self {
+        Self { at: At::Argument, name: name.to_owned(), ..Self::new(&Python::PLAIN, rules) }
+    }
+
+    /// Reads a piece of the current value.
+    fn feed(&mut self, text: &str, out: &mut Out<'_>) -> Fed {
+        let Self { value, point, .. } = self;
+        value.feed(text, &mut |text: &str| put(point, text, out))
+    }
+
+    fn close_value(&mut self, out: &mut Out<'_>) -> bool {
+        let Self { value, point, .. } = self;
+        let whole = value.close(&mut |text: &str| put(point, text, out));
+        self.value_ended(out);
+        whole
+    }
+
+    fn value_ended(&mut self, out: &mut Out<'_>) {
+        if let Some(point) = self.point.take() {
+            out(Piece::Arguments(&action::coordinates(&point).unwrap_or(point)));
         }
     }
 
@@ -185,7 +224,7 @@ impl PythonWalk {
                 Step::Took(0)
             }
             (At::KeywordEnd, _) => self.word_is_value(rules, out),
-            (At::After, ',') => {
+            (At::After, ',') if !self.whole => {
                 self.at = At::Argument;
                 Step::Took(1)
             }
@@ -215,6 +254,7 @@ impl PythonWalk {
         self.name.clear();
         self.arguments = 0;
         self.positional = 0;
+        self.whole = false;
         self.at = At::Name;
         Step::Took(0)
     }
@@ -248,10 +288,22 @@ impl PythonWalk {
             self.at = At::Begin;
             return Step::Took(1);
         }
-        let Some(name) = tool(written, self.python.method, rules) else { return Step::Stop(0) };
-        self.name = name.to_owned();
+        let Some((name, is_action)) = self.called(written, rules) else { return Step::Stop(0) };
+        let function = if is_action { written } else { "" };
+        (self.function, self.name) = (function.to_owned(), name.to_owned());
         self.at = At::Argument;
         Step::Took(1)
+    }
+
+    /// Returns the tool that `written` calls, and whether it is an action of that tool.
+    fn called<'n>(&self, written: &'n str, rules: &CallRules<'_>) -> Option<(&'n str, bool)> {
+        match &self.python.action {
+            None => tool(written, self.python.method, rules).map(|name| (name, false)),
+            Some(action) => {
+                let declared = rules.tools.resolve(written).map(|name| (name, false));
+                declared.or_else(|| rules.tools.resolve(action.tool).map(|name| (name, true)))
+            }
+        }
     }
 
     fn start(&mut self, out: &mut Out<'_>) {
@@ -260,6 +312,14 @@ impl PythonWalk {
         }
         out(Piece::Start { name: &self.name, id: "" });
         (self.open, self.found) = (true, true);
+        if let Some(action) = self.python.action.filter(|_| !self.function.is_empty()) {
+            let mut opening = String::from("{");
+            quote_into(&mut opening, action.key);
+            opening.push_str(": ");
+            quote_into(&mut opening, &self.function);
+            out(Piece::Arguments(&opening));
+            self.arguments = 1;
+        }
     }
 
     /// Reads the first character of an argument, or the end of the call.
@@ -274,11 +334,24 @@ impl PythonWalk {
             return self.call_ended(out);
         }
         self.word.clear();
+        if character == '{' && !self.open && !self.may_take_object(rules) {
+            self.start(out);
+            self.value = Literal::new(Notation::Python, rules.max_depth, rules.max_hold);
+            (self.at, self.whole) = (At::Value, true);
+            return Step::Took(0);
+        }
         if character.is_alphabetic() || character == '_' {
             self.at = At::Keyword;
             return Step::Took(0);
         }
         if begins_value(character) { self.word_is_value(rules, out) } else { Step::Stop(0) }
+    }
+
+    /// Whether a dictionary may be the first argument. Otherwise it contains all arguments.
+    fn may_take_object(&self, rules: &CallRules<'_>) -> bool {
+        let first = rules.tools.property(&self.name, 0);
+        let types = first.and_then(|key| rules.tools.types(&self.name, key));
+        types.is_some_and(|types| types.has(Types::OBJECT) || types.has(Types::JSON))
     }
 
     fn keyword(&mut self, character: char, rules: &CallRules<'_>) -> Step {
@@ -300,7 +373,7 @@ impl PythonWalk {
         self.positional += 1;
         self.begin_value(&key, false, rules, out);
         let word = std::mem::take(&mut self.word);
-        match self.value.feed(&word, &mut |text: &str| out(Piece::Arguments(text))) {
+        match self.feed(&word, out) {
             Fed::More => Step::Took(0),
             Fed::Hold(_) | Fed::Done(_) | Fed::Fault(_) => Step::Stop(0),
         }
@@ -308,8 +381,11 @@ impl PythonWalk {
 
     fn begin_value(&mut self, key: &str, keyword: bool, rules: &CallRules<'_>, out: &mut Out<'_>) {
         self.start(out);
+        let action = self.python.action.filter(|_| !self.function.is_empty());
+        let point = action.and_then(|action| (action.point)(&self.function, key));
+        self.point = point.map(|_| String::new());
         let mut opening = String::from(if self.arguments == 0 { "{" } else { ", " });
-        quote_into(&mut opening, key);
+        quote_into(&mut opening, point.unwrap_or(key));
         opening.push_str(": ");
         out(Piece::Arguments(&opening));
         self.arguments += 1;
@@ -333,7 +409,9 @@ impl PythonWalk {
     }
 
     fn end(&mut self, out: &mut Out<'_>) {
-        out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
+        if !self.whole {
+            out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
+        }
         self.open = false;
     }
 }
@@ -341,6 +419,14 @@ impl PythonWalk {
 /// Whether a value may begin with this character. A call begins with its first value.
 fn begins_value(character: char) -> bool {
     character.is_alphanumeric() || "\"'([{+-._".contains(character)
+}
+
+/// Sends a piece of a value, or adds it to the point that is being read.
+fn put(point: &mut Option<String>, text: &str, out: &mut Out<'_>) {
+    match point {
+        Some(point) => point.push_str(text),
+        None => out(Piece::Arguments(text)),
+    }
 }
 
 /// Returns the tool that `written` calls. It has that name, the part before `method`, or the last part of a dotted

@@ -127,8 +127,12 @@ impl SearchPlan {
             markers: Markers::new(formats, reads, chosen, behind.map(|behind| &behind.markers)),
             fences: grammars().filter_map(|(format, grammar)| fenced(format, grammar)).collect(),
             infos: Vec::new(),
-            unmarked: grammars().filter_map(|(format, grammar)| unmarked(format, grammar)).collect(),
-            framing: if reads.calls { Framing::new(formats) } else { Framing::default() },
+            // A list of calls without a marker may also be code, unless the model is known to write it.
+            unmarked: grammars()
+                .filter_map(|(format, grammar)| unmarked(format, grammar))
+                .filter(|unmarked| chosen || unmarked.list.is_none())
+                .collect(),
+            framing: if reads.calls { Framing::new(formats) } else { Framing::of_reasoning(formats) },
             opens: [(false, false); 256],
             begun: if chosen { begun(grammars()) } else { None },
             heeds_fences: !reads.calls,
@@ -202,7 +206,7 @@ pub(super) struct Search {
     max_name: usize,
     pub(super) max_markup: usize,
     pub(super) max_hold: usize,
-    max_arguments: usize,
+    pub(super) max_arguments: usize,
 }
 
 impl Search {
@@ -304,7 +308,9 @@ mod tests {
             let (layered, flat) = (SearchPlan::new(&first, Reads::ALL, true, Some(&AUTO)), SearchPlan::new(&all, Reads::ALL, true, None));
             let names = |sought: &SearchPlan| {
                 let fences = sought.fences.iter().map(|fenced| fenced.format.name);
-                let unmarked = sought.unmarked.iter().map(|unmarked| unmarked.format.name);
+                // In one list, all formats count as chosen, so their lists of calls count, too.
+                let counts = |unmarked: &&Unmarked| unmarked.list.is_none() || first.contains(&unmarked.format);
+                let unmarked = sought.unmarked.iter().filter(counts).map(|unmarked| unmarked.format.name);
                 (fences.collect::<Vec<_>>(), unmarked.collect::<Vec<_>>(), sought.infos.clone())
             };
             prop_assert_eq!(names(&layered), names(&flat));

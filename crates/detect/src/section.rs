@@ -351,7 +351,8 @@ fn has_closer(calls: &Calls) -> bool {
         CallBody::Header(header) => !header.close.is_empty(),
         CallBody::Params(params) => !params.end.is_empty(),
         CallBody::Elements(_) => true,
-        CallBody::React | CallBody::Python(_) | CallBody::Dsl { .. } => false,
+        CallBody::Attributes { .. } | CallBody::Raw(..) => true,
+        CallBody::React | CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries => false,
     }
 }
 
@@ -370,7 +371,11 @@ fn ends(calls: &'static Calls, close: &'static str) -> impl Iterator<Item = &'st
         CallBody::Header(header) => (header.after, header.close),
         CallBody::Params(params) => (params.end, &[]),
         CallBody::React => (&[crate::react::RESULT], &[]),
-        CallBody::Elements(_) | CallBody::Python(_) | CallBody::Dsl { .. } => (&[], &[]),
+        CallBody::Attributes { end } => (end, &[]),
+        CallBody::Raw(_, close) => (std::slice::from_ref(close), &[]),
+        CallBody::Elements(_) | CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries => {
+            (&[], &[])
+        }
     };
     let is_tagged = matches!(calls.body, CallBody::Params(_) | CallBody::Elements(_) | CallBody::Header(_));
     let open = if is_tagged { calls.open } else { &[] };

@@ -7,6 +7,7 @@ use super::{
     gated_container::Passed,
     pattern::Fit,
     reading::{Outlet, Reading, Rivals},
+    tentative::LastEnd,
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
     walk::Surroundings,
@@ -15,7 +16,7 @@ use crate::event::{CallEnd, Event, Sink, Warning};
 
 /// How much reasoning is held, in bytes, when a call may have begun in it. If there is no call, it is read again as
 /// reasoning, and may be held again from the next opener on.
-const MAX_DOUBT: usize = 512;
+pub(super) const MAX_DOUBT: usize = 512;
 
 /// How much capacity of the source buffer is retained after a call, in bytes. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
@@ -90,6 +91,7 @@ impl Detector {
                 State::QuotedCloser(_) => self.take_closer(),
                 State::Whole(kept) => self.read_kept(&kept, stopped, out),
                 State::Behind if self.is_cut && is_half_marker(&self.held) => self.leave_out(out),
+                State::Tentative(tentative) => self.finish_tentative(*tentative, stopped, out),
                 State::Behind => self.leave_call(out),
                 State::Ending { ended } if ended == self.held.len() => self.held.clear(),
                 State::Ending { ended } => self.release(self.held.len().saturating_sub(ended), out),
@@ -177,6 +179,7 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.held.push_str(head(text, taken));
+                self.last_end = LastEnd { rescan: reading.container.undecided(), broken: false };
                 self.make_certain(&mut reading, out);
                 self.held.shrink_to(MAX_SPACE);
                 self.state = State::Calls(reading);
@@ -184,6 +187,7 @@ impl Detector {
             }
             Passed::Broken(taken) => {
                 self.held.push_str(head(text, taken));
+                self.last_end = LastEnd { rescan: reading.container.undecided(), broken: true };
                 self.broken(reading, out);
                 taken
             }
@@ -287,6 +291,7 @@ impl Detector {
     /// Handles the end of calls. The last `rescan` bytes of the held text follow that end.
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
+        self.last_end = LastEnd { rescan, broken: false };
         let waiting = reading.container.take_waiting();
         self.send(reading, waiting, false, out);
         let again = self.held.split_off(self.held.len().saturating_sub(rescan));
@@ -330,6 +335,7 @@ impl Detector {
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
+        self.last_end = LastEnd { rescan, broken: begun || cut };
         let Reading { starts_line, quoted, mut container, rivals, .. } = reading;
         let surroundings = container.surroundings(cut);
         self.keeps_end |= matches!(surroundings, Surroundings::Message);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     body::{Fed, JsonBody},
-    pattern::{Fit, fit},
+    pattern::{Fit, fit, fit_any},
     text::{head, slice, tail},
     typed_value::TypedValue,
     walk::{Out, Piece, Step},
@@ -289,6 +289,30 @@ pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> 
     }
     let begins = text.find('<').is_none_or(|at| end.starts_with(tail(text, at)));
     begins.then_some(None)
+}
+
+/// Like [`tag_text`], but without `marks`, which mean nothing in the tag. Also returns the length of the tag as it was
+/// written, with its `end`.
+pub(super) fn tag_without(text: &str, end: &str, marks: &[&str]) -> Option<Option<(String, usize)>> {
+    let (mut tag, mut at) = (String::new(), 0);
+    loop {
+        let rest = tail(text, at);
+        if rest.starts_with(end) {
+            return Some(Some((tag, at + end.len())));
+        }
+        if end.starts_with(rest) {
+            return Some(None);
+        }
+        match fit_any(marks.iter().copied(), rest) {
+            Fit::Whole(len) => at += len,
+            Fit::Begins => return Some(None),
+            Fit::No => {
+                let character = rest.chars().next().filter(|character| *character != '<')?;
+                tag.push(character);
+                at += character.len_utf8();
+            }
+        }
+    }
 }
 
 /// Returns the value of the attribute `key`, which may be quoted.

@@ -1,7 +1,7 @@
 //! [`Thinking`]: sends reasoning between markers as reasoning events.
 //!
-//! In reasoning, only closers are recognised and, in formats whose models may end reasoning with a call, the
-//! openers of calls. Only the start of such a marker and trailing white space are held. White space before a closer
+//! In reasoning, only closers are recognised and, of the chosen formats, meaningless markers and the openers of
+//! calls. Only the start of such a marker and trailing white space are held. White space before a closer
 //! is dropped.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     event::{Event, Reasoning, Sink},
-    format::{Place, Thought},
+    format::Thought,
 };
 
 /// What became of a piece.
@@ -39,8 +39,6 @@ pub(super) struct Thinking {
     is_opened: bool,
     /// Whether the first reasoning follows other reasoning, so that a line end separates them.
     follows: bool,
-    /// Whether calls may end the reasoning, so that their openers are recognised too.
-    ended_by_calls: bool,
     markup: String,
     text: Trimmer,
     last: u8,
@@ -48,21 +46,21 @@ pub(super) struct Thinking {
 
 impl Thinking {
     /// Creates a reader that starts after the opener of `thought`.
-    pub(super) fn new(thought: &'static Thought, ended_by_calls: bool, max_blank: usize) -> Self {
-        Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls, max_blank)
+    pub(super) fn new(thought: &'static Thought, max_blank: usize) -> Self {
+        Self::of(thought.close.to_vec(), Vec::new(), max_blank)
     }
 
     /// Creates a reader for a message that starts inside reasoning: the opener was in the prompt, and any closer
     /// ends the reasoning.
-    pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool, max_blank: usize) -> Self {
+    pub(super) fn from_start(thoughts: &[&'static Thought], max_blank: usize) -> Self {
         let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
-        Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls, max_blank)
+        Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), max_blank)
     }
 
-    fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool, max_blank: usize) -> Self {
+    fn of(close: Vec<&'static str>, open: Vec<&'static str>, max_blank: usize) -> Self {
         let text = Trimmer::new(max_blank);
         let (is_opened, follows) = (false, false);
-        Self { close, open, is_opened, follows, ended_by_calls, markup: String::new(), text, last: 0 }
+        Self { close, open, is_opened, follows, markup: String::new(), text, last: 0 }
     }
 
     /// Makes a line end separate this reasoning from earlier reasoning, if `follows` is set.
@@ -96,6 +94,14 @@ impl Thinking {
 
     pub(super) fn take_markup(&mut self) -> String {
         std::mem::take(&mut self.markup)
+    }
+
+    /// Whether a closer begins anywhere in `text`.
+    pub(super) fn is_closed_in(&self, text: &str) -> bool {
+        let closes = |rest: &str| {
+            self.close.iter().any(|close| matches!(fit_cased(close, rest, Case::Any), Fit::Whole(_)))
+        };
+        text.char_indices().any(|(at, _)| closes(tail(text, at)))
     }
 
     /// Whether the marker is quoted, since a backtick precedes it.
@@ -132,7 +138,7 @@ impl Thinking {
         let begins = |marker: &str| marker.as_bytes().first().is_some_and(|b| b.eq_ignore_ascii_case(&byte));
         self.close.iter().any(|marker| begins(marker))
             || (!self.text.has_begun() && self.open.iter().any(|marker| begins(marker)))
-            || (self.ended_by_calls && markers.may_begin(byte, Place::MessageStart))
+            || markers.may_begin_in_reasoning(byte)
     }
 
     /// Releases held characters that do not begin a marker, one at a time.
@@ -152,7 +158,15 @@ impl Thinking {
             }
             let begins = |markers: &[&str]| markers.iter().any(|marker| fits(marker) == Fit::Begins);
             let mut holds = begins(&self.close) || (!self.text.has_begun() && begins(&self.open));
-            if self.ended_by_calls && !self.quoted() {
+            match markers.frame(&self.markup) {
+                Some(true) => {
+                    self.markup.clear();
+                    return None;
+                }
+                Some(false) => holds = true,
+                None => {}
+            }
+            if !self.quoted() {
                 match markers.call(&self.markup) {
                     Some((place, true)) => return Some(ThinkingProgress::Calls(at, place)),
                     Some((_, false)) => holds = true,
@@ -195,7 +209,7 @@ mod tests {
     fn think(text: &str, pieces: usize) -> (String, Vec<ThinkingProgress>) {
         let thoughts = Markers::new(&[&crate::format::THINK], Reads::ALL, false, None).thoughts();
         let markers = Markers::new(&[], Reads::ALL, false, None);
-        let mut thinking = Thinking::from_start(&thoughts, false, 100);
+        let mut thinking = Thinking::from_start(&thoughts, 100);
         let (mut said, mut ends) = (String::new(), Vec::new());
         for piece in text.as_bytes().chunks(pieces) {
             let mut out: Vec<Event<'static>> = Vec::new();

@@ -7,11 +7,14 @@
 //! complete if a step says so, and at the end of the text in the way that the walk decides.
 
 use super::{
+    attributes::AttributesWalk,
     dsl::DslWalk,
     elements::ElementsWalk,
+    envelope::Envelope,
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
+    raw::RawWalk,
     react::ReactWalk,
     string_fast_path::StringFastPath,
     text::{append, tail},
@@ -45,6 +48,9 @@ pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> 
         CallBody::Header(header) => Box::new(HeaderWalk::new(header, rules)),
         CallBody::Python(python) => Box::new(PythonWalk::new(python, rules)),
         CallBody::Dsl { quote } => Box::new(DslWalk::new(quote, rules)),
+        CallBody::Dictionaries => Box::new(Envelope::of_dictionaries(rules)),
+        CallBody::Raw(name_end, close) => Box::new(RawWalk::new(name_end, close, rules)),
+        CallBody::Attributes { end } => Box::new(AttributesWalk::new(end, rules)),
         CallBody::React => Box::new(ReactWalk::new(rules)),
         CallBody::Params(params) => Box::new(ParamsWalk::new(calls, params, rules)),
         CallBody::Elements(elements) => Box::new(ElementsWalk::new(calls, elements, open, rules)),

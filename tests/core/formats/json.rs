@@ -14,6 +14,11 @@ const MARKED: &[(&str, &str, &str)] = &[
     ("hermes", "<tool_call>", "</tool_call>"),
     ("hermes", "<function_call>", "</function_call>"),
     ("longcat", "<longcat_tool_call>\n", "\n</longcat_tool_call>"),
+    ("trinity", "<tool_call>", "</tool_call>"),
+    ("pangu", "[unused11]", "[unused12]"),
+    ("pangu", "<|tool_call_start|>", "<|tool_call_end|>"),
+    ("hyperclova", "-> tool/function_call\n", "<|im_end|>"),
+    ("dots", "<dots_function_call>", "</dots_function_call>"),
     ("granite3", "<|tool_call|>", ""),
     ("granite20b_fc", "<function_call> ", ""),
     ("jamba", "<tool_calls>", "</tool_calls>"),
@@ -89,6 +94,8 @@ fn json_that_is_not_a_call_is_text() {
             if *format == "apertus" && inside.contains("city") {
                 continue;
             }
+            // In HyperCLOVA's format, the closer means nothing by itself.
+            let seen = if *format == "hyperclova" { text.replace(close, "") } else { text.clone() };
             let found = found(format, &text);
             // An empty container is dropped if its opener is a token, which prose does not mention.
             let is_empty = match *inside {

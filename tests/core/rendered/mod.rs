@@ -47,14 +47,14 @@ macro_rules! every_format {
 
 #[rustfmt::skip]
 every_format! {
-    hermes qwen25 granite4 ernie45 longcat granite3 granite20b_fc jamba hunyuan_a13b apriel minimax_m1 nemotron_toolcall
-    llama3_json phi4_mini internlm2 xlam apertus gigachat3 gigachat31 command_r_plus command_r7b k2_horizon
+    hermes qwen25 granite4 ernie45 longcat trinity pangu hyperclova rwkv calling_tool cwm granite3 granite20b_fc jamba hunyuan_a13b apriel minimax_m1 nemotron_toolcall
+    llama3_json phi4_mini internlm2 xlam apertus gigachat3 gigachat31 gigachat35 command_r_plus command_r7b k2_horizon
     deepseek_v31 deepseek_v3 kimi_k2 mistral
-    qwen3_coder mimo seed_oss glm45 glm47 hy_v3 minimax_m2 deepseek_v32 deepseek_v4 deepseek_v41 step3 dots minicpm5
+    qwen3_coder mimo minicpmv seed_oss glm45 glm47 laguna iquest telechat4 solar_open2 hy_v3 minimax_m2 deepseek_v32 deepseek_v4 deepseek_v41 step3 dots minicpm5
     anthropic_legacy minimax_m3 toolify toolbridge cline morph_xml
     pythonic lfm2 olmo3 gemma3_toolcode functiongemma gemma4 sarashina
-    pre fenced bare openai_function_call react think
-    functionary_v31 plamo3 solar_open harmony beam muse_atem kimi_k3 inkling functionary_v32 glm4_9b
+    pre fenced bare openai_function_call react ui_tars think
+    functionary_v31 plamo3 solar_open harmony beam muse_atem kimi_k3 inkling functionary_v2 functionary_v32 glm4_9b
 }
 
 #[test]

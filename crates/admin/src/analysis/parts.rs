@@ -183,6 +183,8 @@ fn closer(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usi
                 CallBody::Header(header) => header.close,
                 CallBody::Params(params) => params.end,
                 CallBody::Elements(elements) => elements.end,
+                CallBody::Attributes { end } => end,
+                CallBody::Raw(_, close) => std::slice::from_ref(close),
                 _ => &[],
             };
             own.iter().copied().chain(calls.sections.iter().map(|(_, close)| *close)).collect()

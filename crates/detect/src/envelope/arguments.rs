@@ -21,7 +21,7 @@ impl Envelope {
     ) -> Option<usize> {
         self.call.flat = Flat::default();
         self.call.arguments = Arguments::Doubtful;
-        let strict = !rules.marked && !self.call.started;
+        let strict = !rules.marked && !self.python && !self.call.started;
         self.body = JsonBody::new(rules.repair && !strict, rules.max_depth);
         match byte {
             _ if quote => {

@@ -137,7 +137,7 @@ impl Envelope {
 
     /// Reads the first byte of a member's value.
     pub(super) fn value(&mut self, byte: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
-        let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);
+        let quote = byte == b'"' || (byte == b'\'' && self.reads_python(rules));
         match self.key {
             Key::Name | Key::Function | Key::Id | Key::Type if quote => {
                 self.begin_capture(byte, false);

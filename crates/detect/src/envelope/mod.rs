@@ -144,6 +144,8 @@ pub(super) struct Envelope {
     /// Whether the object's only key is the name of the call, and its value the arguments.
     keyed: bool,
     marked: bool,
+    /// Whether the calls are Python dictionaries.
+    python: bool,
     at: At,
     levels: Vec<Level>,
     key: Key,
@@ -253,10 +255,16 @@ impl Walk for Envelope {
 }
 
 impl Envelope {
+    /// Creates a reader for calls that are Python dictionaries, even without a marker.
+    pub(super) fn of_dictionaries(rules: &CallRules<'_>) -> Self {
+        Self { python: true, ..Self::new(rules, false) }
+    }
+
     pub(super) fn new(rules: &CallRules<'_>, keyed: bool) -> Self {
         Self {
             keyed,
             marked: rules.marked,
+            python: false,
             at: At::Item { or_end: false },
             levels: Vec::new(),
             key: Key::Other,
@@ -291,7 +299,7 @@ impl Envelope {
             },
             At::Key { or_end } => match byte {
                 b'"' => self.begin_capture(byte, true),
-                b'\'' if rules.marked && rules.repair => self.begin_capture(byte, true),
+                b'\'' if rules.repair && (rules.marked || self.python) => self.begin_capture(byte, true),
                 b'a'..=b'z' | b'A'..=b'Z' | b'_' if rules.marked && rules.repair => {
                     self.begin_capture(BARE, true);
                     return Some(0);
@@ -329,6 +337,11 @@ impl Envelope {
             // byte is the fault.
             Fed::Fault(len) => (len > 0).then_some(len),
         }
+    }
+
+    /// Whether strings may be in single quotes.
+    fn reads_python(&self, rules: &CallRules<'_>) -> bool {
+        rules.repair && (rules.marked || self.python)
     }
 
     /// Whether trailing commas are tolerated: always in marked formats, and otherwise once a call has started.

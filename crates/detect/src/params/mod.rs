@@ -17,7 +17,7 @@ use super::{
     repeats::Repeats,
     string_fast_path::StringFastPath,
     tag::{
-        self, Sure, Verdict, attribute, bare_name, blank_or_name, read_key, read_pair, tag_text, types_of,
+        self, Sure, Verdict, attribute, bare_name, blank_or_name, read_key, read_pair, tag_without, types_of,
         unescaped,
     },
     text::{head, tail},
@@ -207,6 +207,7 @@ impl ParamsWalk {
 
     fn name(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let rules = CallRules { any_name: self.any_name, ..*rules };
+        let tag;
         let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
@@ -239,14 +240,20 @@ impl ParamsWalk {
                     Fit::No => return Step::Stop(0),
                 }
             }
-            ParamsName::Attribute(key, end) => match tag_text(text, end) {
-                Some(Some(tag)) => match attribute(tag, key) {
-                    Some(name) => (name, tag.len() + end.len()),
+            ParamsName::Attribute(key, end) => {
+                let noise = self.calls.noise.iter().copied().filter(|mark| mark.starts_with('<'));
+                match tag_without(text, end, &noise.collect::<Vec<_>>()) {
+                    Some(Some((written, len))) => {
+                        tag = written;
+                        match attribute(&tag, key) {
+                            Some(name) => (name, len),
+                            None => return Step::Stop(0),
+                        }
+                    }
+                    Some(None) => return Step::Hold,
                     None => return Step::Stop(0),
-                },
-                Some(None) => return Step::Hold,
-                None => return Step::Stop(0),
-            },
+                }
+            }
         };
         let Some(name) = rules.name(name) else { return Step::Stop(0) };
         name.clone_into(&mut self.name);

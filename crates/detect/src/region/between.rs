@@ -86,6 +86,10 @@ impl Region {
             let goes_on = self.begins_opener(&format!("{markup}{character}"));
             return if goes_on { Between::Foreign } else { Between::Value };
         }
+        if self.begins_closer(markup) {
+            let between = self.closer(markup, character);
+            return if between == Between::Foreign { Between::Value } else { between };
+        }
         if !markup.is_empty() {
             return self.closer(markup, character);
         }
@@ -101,8 +105,9 @@ impl Region {
             (RegionKind::Bare, '{' | '[') if self.joined => Between::Value,
             (RegionKind::Bare, _) => Between::Foreign,
             (_, '{' | '[') => {
-                let opener = self.begins_opener(character.encode_utf8(&mut [0; 4]));
-                if opener { Between::Begins } else { Between::Value }
+                let bracket = if character == '{' { "{" } else { "[" };
+                let marker = self.begins_opener(bracket) || self.begins_closer(bracket);
+                if marker { Between::Begins } else { Between::Value }
             }
             (RegionKind::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
@@ -122,6 +127,12 @@ impl Region {
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
         let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
+    }
+
+    /// Whether `markup` begins a closer that begins like a value, so that the next character decides.
+    fn begins_closer(&self, markup: &str) -> bool {
+        let RegionKind::Tag(tag) = self.container else { return false };
+        markup.starts_with(['{', '[']) && tag.close.starts_with(markup)
     }
 
     /// Reads one character of a possible closer or of meaningless markup.

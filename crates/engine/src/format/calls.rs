@@ -35,6 +35,16 @@ pub enum CallBody {
     /// A name on its own line, then `Action Input:` and the arguments, possibly followed by a result that the
     /// model invented.
     React,
+    /// A list of dictionaries, as Python writes them.
+    Dictionaries,
+    /// A name and arguments as `key=value`, separated by blanks.
+    Attributes {
+        /// The closers of the call.
+        end: &'static [&'static str],
+    },
+    /// A name that ends with the first string, and its only argument as text, such as code, or all arguments as JSON.
+    /// The second string is the closer.
+    Raw(&'static str, &'static str),
     /// A tag for each argument.
     Params(Params),
     /// An element for each argument.
@@ -42,13 +52,42 @@ pub enum CallBody {
 }
 
 /// Calls in Python syntax, single or in a list.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Python {
     /// Whether a call may be the argument of `print`.
     pub prints: bool,
     /// The method name that follows the tool's name. May be empty.
     pub method: &'static str,
+    /// What functions mean that are not tools, if they mean anything.
+    pub action: Option<Action>,
 }
+
+impl Python {
+    /// Calls of tools, and nothing else.
+    pub const PLAIN: Self = Self { prints: false, method: "", action: None };
+}
+
+/// Functions that are actions of a single tool. The tool must be declared.
+#[derive(Debug, Clone, Copy)]
+pub struct Action {
+    /// The tool's name.
+    pub tool: &'static str,
+    /// The argument with the function's name.
+    pub key: &'static str,
+    /// Returns the key under which a function's argument, given by its key, is passed on as a list of
+    /// coordinates. `None` if the argument is not a point.
+    pub point: fn(&str, &str) -> Option<&'static str>,
+}
+
+/// Python calls are equal if they are read in the same way.
+impl PartialEq for Python {
+    fn eq(&self, other: &Self) -> bool {
+        let tool = |python: &Self| python.action.map(|action| action.tool);
+        (self.prints, self.method, tool(self)) == (other.prints, other.method, tool(other))
+    }
+}
+
+impl Eq for Python {}
 
 impl Calls {
     /// Whether a call outside of sections must have a declared name, because its opener also occurs in other
@@ -57,7 +96,9 @@ impl Calls {
         match &self.body {
             CallBody::Params(params) => params.common,
             CallBody::Elements(elements) => elements.sign.is_empty(),
-            CallBody::Header(_) | CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::React => false,
+            CallBody::Header(header) => header.common,
+            CallBody::Attributes { .. } | CallBody::Raw(..) => true,
+            CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries | CallBody::React => false,
         }
     }
 }
@@ -78,6 +119,8 @@ pub struct Header {
     pub after: &'static [&'static str],
     /// Closers of the call, which may be missing.
     pub close: &'static [&'static str],
+    /// Whether the opener also occurs in ordinary text. If so, only declared tools can be called.
+    pub common: bool,
 }
 
 /// What ends a header.

@@ -235,7 +235,7 @@ pub static MUSE_ATEM: Format = Format {
             sections: &[("<atem:function_calls>", "")],
             open: &["<atem:invoke "],
             naked: true,
-            noise: &["</atem:function_calls>", "<|eom|>", "<|eot|>"],
+            noise: &["</atem:function_calls>", "<|eom|>", "<|eot|>", "<|message|>"],
             place: Place::Anywhere,
             body: CallBody::Params(Params {
                 name: ParamsName::Attribute("name", ">"),
@@ -309,6 +309,38 @@ pub static KIMI_K3: Format = Format {
         )
         .within("<|open|>tools<|sep|>", "", "<|close|>tools<|sep|>"),
     ),
+    ..Format::DEFAULT
+};
+
+/// Functionary 2. The prompt ends with the first header's opener.
+pub static FUNCTIONARY_V2: Format = Format {
+    name: "functionary_v2",
+    summary: "<|recipient|> and <|content|>: all is text, any other recipient is a call",
+    models: &["*functionary*v2*"],
+    auto: false,
+    example: "<|from|>assistant\n<|recipient|>get_weather\n<|content|>{\"city\": \"Paris\"}",
+    grammars: &[Grammar::Channels(Channels {
+        open: &[
+            ("\n<|from|>assistant\n<|recipient|>", Place::Anywhere),
+            ("<|from|>assistant\n<|recipient|>", Place::Anywhere),
+            ("<|recipient|>", Place::Anywhere),
+        ],
+        begins_in_header: true,
+        inner: &[],
+        body: &["\n<|content|>", "<|content|>"],
+        end: &["<|stop|>"],
+        call_end: &[],
+        route: |header, _| {
+            let recipient = header.rsplit_once("<|recipient|>").map_or(header, |(_, recipient)| recipient);
+            match recipient.trim() {
+                "" => None,
+                "all" => Some(Route::Said(Voice::Text)),
+                name => Some(Route::Call(name, None)),
+            }
+        },
+        common: false,
+    })],
+    teach: None,
     ..Format::DEFAULT
 };
 

@@ -231,6 +231,7 @@ impl Definition {
                 before: &[],
                 after: &[],
                 close: leaked_list(&close),
+                common: false,
             }),
         };
         Grammar::Calls(Calls {

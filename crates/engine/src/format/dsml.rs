@@ -1,4 +1,5 @@
-//! DeepSeek's DSML in three generations: a tag for each argument, with DeepSeek's marker in each tag.
+//! DeepSeek's DSML in three generations, and GigaChat's GCML: a tag for each argument, with the model's marker in
+//! each tag.
 
 use super::{
     Format, Grammar, Key, Params,
@@ -121,6 +122,32 @@ pub static DEEPSEEK_V41: Format = Format {
             Values::Text,
         )
         .within("<｜DSML｜ calls>\n", "\n", "\n</｜DSML｜ calls>"),
+    ),
+    ..Format::DEFAULT
+};
+
+/// GigaChat 3.5: DSML with another word.
+pub static GIGACHAT35: Format = Format {
+    name: "gigachat35",
+    summary: "GCML tags in <｜GCML｜tool_calls>",
+    models: &["*gigachat3.5*", "*gigachat-3.5*"],
+    example: "<｜GCML｜tool_calls>\n<｜GCML｜invoke name=\"get_weather\">\n<｜GCML｜parameter name=\"city\" string=\"true\">Paris</｜GCML｜parameter>\n</｜GCML｜invoke>\n</｜GCML｜tool_calls>",
+    grammars: &[dsml(
+        &[("<｜GCML｜tool_calls>", "</｜GCML｜tool_calls>")],
+        &["<｜GCML｜invoke "],
+        "<｜GCML｜parameter ",
+        "</｜GCML｜parameter~>",
+        &["</｜GCML｜invoke>"],
+    )],
+    teach: taught(
+        WORDS,
+        Form::each(
+            "<｜GCML｜invoke name=\"{{name}}\">\n{{arguments}}</｜GCML｜invoke>",
+            "<｜GCML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜GCML｜parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<｜GCML｜tool_calls>\n", "\n", "\n</｜GCML｜tool_calls>"),
     ),
     ..Format::DEFAULT
 };

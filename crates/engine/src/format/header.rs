@@ -20,6 +20,7 @@ pub const FUNCTION: Calls = Calls {
         before: &[],
         after: &[],
         close: &["</function>"],
+        common: false,
     }),
 };
 
@@ -56,6 +57,7 @@ pub static PLAMO3: Format = Format {
             before: &["<|plamo:begin_tool_arguments:plamo|>", "<|plamo:constrain|>json", "<|plamo:msg|>"],
             after: &["<|plamo:end_tool_arguments:plamo|>"],
             close: &["<|plamo:end_tool_request:plamo|>"],
+            common: false,
         }),
     })],
     teach: taught("the marks of a tool request, with name and arguments in marks of their own", Form::json("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{{name}}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{{arguments}}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>").within("<|plamo:begin_tool_requests:plamo|>", "", "<|plamo:end_tool_requests:plamo|>")),
@@ -81,6 +83,7 @@ pub static SOLAR_OPEN: Format = Format {
             before: &[],
             after: &[],
             close: &["<|tool_call:end|>"],
+            common: false,
         }),
     })],
     teach: taught("the marks of a tool call, with id, name and arguments", Form::json("<|tool_call:begin|>{{id}}<|tool_call:name|>{{name}}<|tool_call:args|>{{arguments}}<|tool_call:end|>").within("<|tool_calls|>", "", "")),

@@ -4,16 +4,18 @@
 use super::{
     APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ReasoningHabits,
     Special, THOUGHT_COHERE, Tag, TagKind,
+    pairs::LONGCAT_ARGUMENTS,
     params::IFM,
     python::PYTHON_TAG,
     teach::{Form, OBJECT, TOOL_RESPONSE, taught},
 };
 
 /// As in all formats, the closer may be missing.
-const TOOL_CALL: Tag = marked("<tool_call>", "</tool_call>");
-const TOOL_CALLS: Tag = marked("<tool_calls>", "</tool_calls>");
+pub(super) const TOOL_CALL: Tag = marked("<tool_call>", "</tool_call>");
+pub(super) const TOOL_CALLS: Tag = marked("<tool_calls>", "</tool_calls>");
 const FUNCTION_CALL: Tag = marked("<function_call>", "</function_call>");
 const TOOL_CALL_TOKEN: Tag = marked("<|tool_call|>", "<|/tool_call|>");
+pub(super) const LFM2_TAG: Tag = marked("<|tool_call_start|>", "<|tool_call_end|>");
 const MISTRAL_TOKEN: Tag = marked("[TOOL_CALLS]", "");
 
 const fn marked(open: &'static str, close: &'static str) -> Tag {
@@ -27,7 +29,7 @@ const fn special(open: &'static str, close: &'static str, special: Special) -> T
 const IN_TOOL_CALL: Format = Format {
     name: "hermes",
     summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
-    models: &["*hermes*", "qwen3*", "qwq*", "mimo-vl*", "reka-*", "bielik*", "smollm3*"],
+    models: &["*hermes*", "qwen3*", "qwq*", "mimo-vl*", "reka-*", "bielik*", "smollm3*", "*kolibri*"],
     example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
     grammars: &[Grammar::Tagged(&[TOOL_CALL, TOOL_CALLS, FUNCTION_CALL])],
     teach: taught(
@@ -68,10 +70,10 @@ pub static ERNIE45: Format =
 /// LongCat: like Hermes, with other markers.
 pub static LONGCAT: Format = Format {
     name: "longcat",
-    summary: "a JSON object in <longcat_tool_call>",
+    summary: "a JSON object, or <longcat_arg_key> and <longcat_arg_value>, in <longcat_tool_call>",
     models: &["*longcat*"],
     example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
-    grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
+    grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")]), LONGCAT_ARGUMENTS],
     teach: taught(
         "a JSON object between <longcat_tool_call> tags",
         Form::json(
@@ -314,7 +316,7 @@ pub static COMMAND_R_PLUS: Format = Format {
 pub static COMMAND_R7B: Format = Format {
     name: "command_r7b",
     summary: "a JSON array between <|START_ACTION|> and <|END_ACTION|>",
-    models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*"],
+    models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*", "north-*"],
     example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
     grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
     teach: taught(

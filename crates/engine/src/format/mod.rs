@@ -14,20 +14,23 @@ mod header;
 mod import;
 mod json;
 mod page;
+mod pairs;
 mod params;
 mod place;
 mod python;
+mod rare_json;
 mod reasoning;
 mod table;
 mod teach;
 
-pub use calls::{CallBody, Calls, Header, HeaderEnd, Python};
+pub use calls::{Action, CallBody, Calls, Header, HeaderEnd, Python};
 pub use channels::{
-    BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
+    BEAM, Channels, FUNCTIONARY_V2, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route,
+    Voice,
 };
 pub use choose::{KnownFormats, auto, matches as glob_matches};
 pub use custom::{CustomFormat, Definition, DefinitionError, all_and};
-pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};
+pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, GIGACHAT35};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use families::prompt_opens_reasoning;
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
@@ -38,16 +41,19 @@ pub use json::{
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
 pub use page::page;
+pub use pairs::{IQUEST, LAGUNA, SOLAR_OPEN2, TELECHAT4};
 pub use params::{
-    ANTHROPIC_LEGACY, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5, MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
+    ANTHROPIC_LEGACY, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5, MINICPMV, MINIMAX_M2, QWEN3_CODER, SEED_OSS,
+    STEP3,
 };
 pub use params::{Key, Params, ParamsName};
 pub use place::Place;
 pub use python::{
-    FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
+    FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA, UI_TARS,
 };
+pub use rare_json::{CALLING_TOOL, CWM, HYPERCLOVA, PANGU, RWKV, TRINITY};
 pub(crate) use reasoning::{
-    APRIEL, APRIEL_FRAME, COHERE, GEMMA_FRAME, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, SEED,
+    APRIEL, APRIEL_FRAME, COHERE, GEMMA_FRAME, GEMMA_THOUGHT, GLM_BOX, GRANITE, HUNYUAN, MINIMAX_THINK, SEED,
     THINKING, THOUGHT_COHERE, THOUGHT_K3,
 };
 pub use reasoning::{ReasoningHabits, SENTENCE_END, THINK, TURN_ENDS, Thought, is_token};
@@ -263,6 +269,12 @@ pub static ALL: &[&Format] = &[
     &GRANITE4,
     &ERNIE45,
     &LONGCAT,
+    &TRINITY,
+    &PANGU,
+    &HYPERCLOVA,
+    &RWKV,
+    &CALLING_TOOL,
+    &CWM,
     &GRANITE3,
     &GRANITE20B_FC,
     &JAMBA,
@@ -277,6 +289,7 @@ pub static ALL: &[&Format] = &[
     &APERTUS,
     &GIGACHAT3,
     &GIGACHAT31,
+    &GIGACHAT35,
     &COMMAND_R_PLUS,
     &COMMAND_R7B,
     &K2_HORIZON,
@@ -288,6 +301,7 @@ pub static ALL: &[&Format] = &[
     &BEAM,
     &MUSE_ATEM,
     &KIMI_K3,
+    &FUNCTIONARY_V2,
     &FUNCTIONARY_V32,
     &GLM4_9B,
     &INKLING,
@@ -296,9 +310,14 @@ pub static ALL: &[&Format] = &[
     &SOLAR_OPEN,
     &QWEN3_CODER,
     &MIMO,
+    &MINICPMV,
     &SEED_OSS,
     &GLM45,
     &GLM47,
+    &LAGUNA,
+    &IQUEST,
+    &TELECHAT4,
+    &SOLAR_OPEN2,
     &HY_V3,
     &MINIMAX_M2,
     &DEEPSEEK_V32,
@@ -321,6 +340,7 @@ pub static ALL: &[&Format] = &[
     &GEMMA4,
     &SARASHINA,
     &REACT,
+    &UI_TARS,
     &THINK,
 ];
 

@@ -1,7 +1,7 @@
 //! Formats with a tag for each argument.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Place, ReasoningHabits, SEED,
+    CallBody, Calls, Format, GLM_BOX, Grammar, Place, ReasoningHabits, SEED, Tag, TagKind,
     elements::ANTHROPIC_2023,
     teach::{Form, Values, taught},
 };
@@ -106,7 +106,7 @@ pub(super) const INVOKE: Params = Params {
 };
 
 /// `<arg_key>…</arg_key><arg_value>…</arg_value>`.
-const GLM: Params = Params {
+pub(super) const GLM: Params = Params {
     name: ParamsName::Text,
     key: Key::Pair { open: "<arg_key>", close: "</arg_key>", kind: ("", ""), value: "<arg_value>" },
     close: "</arg_value>",
@@ -117,6 +117,16 @@ const GLM: Params = Params {
     json: true,
     common: false,
 };
+
+/// GLM's calls when the model writes `NAME key=value`.
+const GLM_ATTRIBUTES: Grammar = Grammar::Calls(Calls {
+    sections: &[],
+    open: &["<tool_call>"],
+    naked: true,
+    noise: &[],
+    place: Place::Anywhere,
+    body: CallBody::Attributes { end: &["</tool_call>"] },
+});
 
 /// K2-Horizon's calls when they are not JSON.
 pub(super) const IFM: Grammar = calls(
@@ -171,7 +181,10 @@ pub static QWEN3_CODER: Format = Format {
         "qwen3.8*",
         "*nemotron-3*",
         "step-3.5*",
+        "step-5*",
         "granite-4.2*",
+        "*iquest-coder-v1*",
+        "*berrylm*",
     ],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
@@ -209,6 +222,29 @@ pub static MIMO: Format = Format {
     ..Format::DEFAULT
 };
 
+/// MiniCPM-V and MiniCPM-o, whose markers around calls are unnamed tokens.
+pub static MINICPMV: Format = Format {
+    name: "minicpmv",
+    summary: "as qwen3_coder, or in <|reserved_14|>; reasoning in <reserved_12>",
+    models: &["*minicpm-v*", "*minicpm-o*"],
+    example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
+    grammars: &[calls(
+        &[("<|reserved_14|>", "<|reserved_15|>"), ("<tool_call>", "</tool_call>")],
+        &["<function="],
+        QWEN,
+    )],
+    teach: taught(
+        "a tag for the tool and one for every argument between <tool_call> tags",
+        Form::each(
+            "<tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</tool_call>",
+            "<parameter={{key}}>\n{{value}}\n</parameter>\n",
+            "",
+            Values::Text,
+        ),
+    ),
+    ..Format::DEFAULT
+};
+
 /// Seed-OSS.
 pub static SEED_OSS: Format = Format {
     name: "seed_oss",
@@ -235,7 +271,7 @@ pub static GLM45: Format = Format {
     summary: "<tool_call>, the name, <arg_key> and <arg_value> on lines of their own",
     models: &["glm-4.5*", "glm-4.6*"],
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
-    grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    grammars: &[calls(&[], &["<tool_call>"], GLM), GLM_ATTRIBUTES, GLM_BOX],
     reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
@@ -253,9 +289,9 @@ pub static GLM45: Format = Format {
 pub static GLM47: Format = Format {
     name: "glm47",
     summary: "GLM's tags without line ends",
-    models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
+    models: &["glm-4.7*", "glm-5*", "ling-3*", "*spark-2.5*", "*spark-x2.5*", "*spark-3*", "*spark-x3*"],
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
-    grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    grammars: &[calls(&[], &["<tool_call>"], GLM), GLM_ATTRIBUTES, GLM_BOX],
     // Another format already detects these calls.
     auto: false,
     reasoning: ReasoningHabits { ended_by_calls: true },
@@ -271,28 +307,35 @@ pub static GLM47: Format = Format {
     ),
 };
 
+/// HY's calls. Every tag may have the checkpoint's suffix, and quantized checkpoints write another closer.
+const HY: Params = Params {
+    name: ParamsName::Before("<tool_sep*>"),
+    key: Key::Pair { open: "<arg_key*>", close: "</arg_key*>", kind: ("", ""), value: "<arg_value*>" },
+    close: "</arg_value*>",
+    end: &["</tool_call*>", "<end_of_tool_call*>"],
+    ..GLM
+};
+
 /// HY3 and HY4.
 pub static HY_V3: Format = Format {
     name: "hy_v3",
     summary: "<tool_calls>, <tool_call>, <tool_sep>, <arg_key>, <arg_value>, each with a suffix of the checkpoint",
     models: &["hy3*", "hy4*", "hunyuan-3*"],
     example: "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
-    grammars: &[calls(
-        &[("<tool_calls*>", "</tool_calls*>")],
-        &["<tool_call*>"],
-        Params {
-            name: ParamsName::Before("<tool_sep*>"),
-            key: Key::Pair {
-                open: "<arg_key*>",
-                close: "</arg_key*>",
-                kind: ("", ""),
-                value: "<arg_value*>",
+    grammars: &[
+        calls(&[("<tool_calls*>", "</tool_calls*>")], &["<tool_call*>"], HY),
+        // Quantized checkpoints also write calls without a separator, and end them with the wrong closer.
+        calls(
+            &[],
+            &["<tool_call*>"],
+            Params {
+                name: ParamsName::Text,
+                end: &["</tool_call*>", "<end_of_tool_call*>", "</arg_value*>"],
+                common: true,
+                ..HY
             },
-            close: "</arg_value*>",
-            end: &["</tool_call*>"],
-            ..GLM
-        },
-    )],
+        ),
+    ],
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -358,7 +401,14 @@ pub static DOTS: Format = Format {
     summary: "<invoke> with <parameter> or JSON in <dots_function_call>",
     models: &["dots*"],
     example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
-    grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
+    grammars: &[
+        calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE),
+        Grammar::Tagged(&[Tag {
+            open: "<dots_function_call>",
+            close: "</dots_function_call>",
+            kind: TagKind::Marked,
+        }]),
+    ],
     teach: taught(
         "a tag for the tool and one for every argument between <dots_function_call> tags",
         Form::each(

@@ -1,11 +1,12 @@
 //! Formats whose calls are in Python syntax, in Gemma's notation, or on labelled lines.
 
 use super::{
-    CallBody, Calls, Format, GEMMA_FRAME, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind,
+    Action, CallBody, Calls, Format, GEMMA_FRAME, GEMMA_THOUGHT, Grammar, Place, Python, ReasoningHabits,
+    Tag, TagKind,
+    json::LFM2_TAG,
+    reasoning::UI_TARS_THINK,
     teach::{Form, OBJECT, Values, taught},
 };
-
-const CALLS: Python = Python { prints: false, method: "" };
 
 /// Sections that contain Python calls, either as a list or one after another.
 const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar {
@@ -15,15 +16,19 @@ const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar 
         naked: false,
         noise: &[",", ";"],
         place: Place::Anywhere,
-        body: CallBody::Python(CALLS),
+        body: CallBody::Python(Python::PLAIN),
     })
 }
 
 /// Sections that contain one or more `call:NAME{…}`.
-const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'static str) -> Grammar {
+const fn gemma(
+    sections: &'static [(&'static str, &'static str)],
+    open: &'static [&'static str],
+    quote: &'static str,
+) -> Grammar {
     Grammar::Calls(Calls {
         sections,
-        open: &["call:"],
+        open,
         naked: false,
         noise: &[","],
         place: Place::Anywhere,
@@ -39,7 +44,7 @@ pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     naked: false,
     noise: &[],
     place: Place::Anywhere,
-    body: CallBody::Python(Python { prints: false, method: ".call" }),
+    body: CallBody::Python(Python { method: ".call", ..Python::PLAIN }),
 });
 
 /// A list of Python calls, without markers or between Llama 4's markers.
@@ -57,7 +62,7 @@ pub static PYTHONIC: Format = Format {
             naked: true,
             noise: &[],
             place: Place::Bracket,
-            body: CallBody::Python(CALLS),
+            body: CallBody::Python(Python::PLAIN),
         }),
     ],
     teach: taught(
@@ -74,14 +79,7 @@ pub static LFM2: Format = Format {
     summary: "a Python list of calls, or a JSON one, in <|tool_call_start|>",
     models: &["lfm2*", "*liquid*"],
     example: r#"<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>"#,
-    grammars: &[
-        sections(&[("<|tool_call_start|>", "<|tool_call_end|>")]),
-        Grammar::Tagged(&[Tag {
-            open: "<|tool_call_start|>",
-            close: "<|tool_call_end|>",
-            kind: TagKind::Marked,
-        }]),
-    ],
+    grammars: &[sections(&[("<|tool_call_start|>", "<|tool_call_end|>")]), Grammar::Tagged(&[LFM2_TAG])],
     teach: taught(
         "a Python list of calls with named arguments between <|tool_call_start|> and <|tool_call_end|>",
         Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
@@ -117,7 +115,7 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     summary: "a Python call, optionally in print(…), in a tool_code fence",
     models: &["gemma-2*", "gemma-3*", "gemma2*", "gemma3*"],
     example: "```tool_code\nget_weather(city='Paris')\n```",
-    grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
+    grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, ..Python::PLAIN } }],
     teach: taught(
         "a Python call with named arguments in a tool_code code block",
         Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
@@ -135,7 +133,7 @@ pub static FUNCTION_GEMMA: Format = Format {
     summary: "call:NAME{…} with bare keys and <escape> around strings, in <start_function_call>",
     models: &["functiongemma*"],
     example: "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
-    grammars: &[gemma(&[("<start_function_call>", "<end_function_call>")], "<escape>")],
+    grammars: &[gemma(&[("<start_function_call>", "<end_function_call>")], &["call:"], "<escape>")],
     teach: taught(
         "call:NAME with the arguments in braces between <start_function_call> and <end_function_call>",
         Form::each(
@@ -149,13 +147,17 @@ pub static FUNCTION_GEMMA: Format = Format {
     ..Format::DEFAULT
 };
 
-/// Gemma 4.
+/// Gemma 4. The word before the name may be missing.
 pub static GEMMA4: Format = Format {
     name: "gemma4",
     summary: "call:NAME{…} with bare keys and <|\"|> around strings, in <|tool_call>",
     models: &["gemma-4*", "gemma4*"],
     example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
-    grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT, GEMMA_FRAME],
+    grammars: &[
+        gemma(&[("<|tool_call>", "<tool_call|>")], &["call:", ":"], "<|\"|>"),
+        GEMMA_THOUGHT,
+        GEMMA_FRAME,
+    ],
     teach: taught(
         "call:NAME with the arguments in braces between <|tool_call> and <tool_call|>",
         Form::each(
@@ -169,13 +171,24 @@ pub static GEMMA4: Format = Format {
     ..Format::DEFAULT
 };
 
-/// Sarashina: a list of Python dictionaries, which are repaired to JSON.
+/// Sarashina: a list of Python dictionaries, which are repaired to JSON. Servers may remove the marker, which is a
+/// special token.
 pub static SARASHINA: Format = Format {
     name: "sarashina",
-    summary: "a Python list of dictionaries after <|tool_calls|>",
+    summary: "a Python list of dictionaries after <|tool_calls|>, or without a marker",
     models: &["*sarashina*"],
     example: "<|tool_calls|>[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]",
-    grammars: &[Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }])],
+    grammars: &[
+        Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }]),
+        Grammar::Calls(Calls {
+            sections: &[],
+            open: &[],
+            naked: true,
+            noise: &[],
+            place: Place::Bracket,
+            body: CallBody::Dictionaries,
+        }),
+    ],
     teach: taught(
         "a Python list of dictionaries after <|tool_calls|>",
         Form::json(OBJECT).within("<|tool_calls|>[", ", ", "]"),
@@ -202,4 +215,43 @@ pub static REACT: Format = Format {
         Form::json("Action: {{name}}\nAction Input: {{arguments}}").answered("Observation: {{content}}"),
     ),
     ..Format::DEFAULT
+};
+
+/// The actions of UI-TARS, which are functions of the tool that operates a computer. Depending on the version, points
+/// are in `point` or in `start_box`.
+const COMPUTER: Action = Action {
+    tool: "computer",
+    key: "action",
+    point: |function, key| {
+        let (key, start) = match key {
+            "point" => ("point", true),
+            "start_point" | "start_box" => ("start_point", true),
+            "end_point" | "end_box" => ("end_point", false),
+            _ => return None,
+        };
+        let two = matches!(function, "drag" | "select" | "swipe");
+        Some(if start && !two { "point" } else { key })
+    },
+};
+
+/// UI-TARS.
+pub static UI_TARS: Format = Format {
+    name: "ui_tars",
+    summary: "a Python call after Action: on a line, which is an action of the tool computer; Thought: is reasoning",
+    models: &["*ui-tars*", "*uitars*"],
+    auto: false,
+    reasoning: ReasoningHabits { ended_by_calls: true },
+    example: "Thought: I click the button.\nAction: click(point='<point>200 300</point>')",
+    grammars: &[
+        Grammar::Calls(Calls {
+            sections: &[],
+            open: &["Action:"],
+            naked: true,
+            noise: &[],
+            place: Place::LineStart,
+            body: CallBody::Python(Python { action: Some(COMPUTER), ..Python::PLAIN }),
+        }),
+        UI_TARS_THINK,
+    ],
+    teach: None,
 };

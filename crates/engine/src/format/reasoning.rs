@@ -32,8 +32,9 @@ impl Thought {
 /// How models that write a format mark their reasoning, where this differs from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningHabits {
-    /// Whether the opener of a call ends the reasoning if a call follows. Applies only if the format was
-    /// chosen by name. Otherwise, calls within reasoning are quotes or plans, and are not detected.
+    /// Whether a call ends the reasoning as soon as it begins. Otherwise it does so only if nothing but calls
+    /// follows it in the message (docs/protocols/text-formats.md#reasoning). Both apply only if the format was
+    /// chosen by name: the calls of other formats in reasoning are quotations, and are not detected.
     pub ended_by_calls: bool,
 }
 
@@ -74,11 +75,14 @@ pub static THINK: Format = Format {
         word("<thinking>", &["</thinking>"]),
         word("<reasoning>", &["</reasoning>"]),
         word("<scratch_pad>", &["</scratch_pad>"]),
+        word("<longcat_think>", &["</longcat_think>"]),
         first("<analysis>", &["</analysis>"]),
         token("[THINK]", &["[/THINK]"]),
         COHERE_THOUGHT,
         GEMMA_CHANNEL,
         token("<|plamo:begin_think:plamo|>", &["<|plamo:end_think:plamo|>"]),
+        token("<|inner_prefix|>", &["<|inner_suffix|>"]),
+        token("<reserved_12>", &["<reserved_13>"]),
         token("<ifm|think>", &["</ifm|think>"]),
         token("<ifm|think_fast>", &["</ifm|think_fast>"]),
         token("<ifm|think_faster>", &["</ifm|think_faster>"]),
@@ -134,10 +138,6 @@ pub(crate) const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE
 /// Hunyuan's tags around the final text.
 pub(crate) const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
 
-/// Cohere's markers around the final text.
-pub(crate) const COHERE: Grammar =
-    Grammar::Frame(&["<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"]);
-
 /// The tokens with which models end a turn. They are dropped at the end of the text and right after a call.
 pub const TURN_ENDS: &[&str] = &[
     "<|im_end|>",
@@ -171,3 +171,29 @@ pub fn is_token(marker: &str) -> bool {
     let bracketed = || marker.starts_with('[') && !marker.contains(' ');
     marker.contains(['|', '｜']) || marker.starts_with(']') || bracketed()
 }
+
+/// Cohere's markers around the final text, and around what a citation supports.
+pub(crate) const COHERE: Grammar = Grammar::Frame(&[
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<co>",
+    "</co~>",
+]);
+
+/// GLM's markers around the result.
+pub(crate) const GLM_BOX: Grammar = Grammar::Frame(&["<|begin_of_box|>", "<|end_of_box|>"]);
+
+/// Pangu's tokens around reasoning.
+pub(crate) const PANGU_THINK: Grammar = Grammar::Reasoning(&[phrase("[unused16]", &["[unused17]"])]);
+
+/// HyperCLOVA's reasoning, which is a message of its own.
+pub(crate) const HYPERCLOVA_THINK: Grammar = Grammar::Reasoning(&[phrase("/think", &["<|im_end|>"])]);
+
+/// The markers between HyperCLOVA's messages.
+pub(crate) const HYPERCLOVA_FRAME: Grammar = Grammar::Frame(&["<|im_end|>", "<|im_start|>assistant"]);
+
+/// UI-TARS's reasoning, which only an action ends.
+pub(crate) const UI_TARS_THINK: Grammar =
+    Grammar::Reasoning(&[phrase("Thought:", &[]), phrase("Reflection:", &[])]);

@@ -202,6 +202,21 @@ fn functionary(scene: &Scene, page: &mut Page) {
     }
 }
 
+/// The prompt contains the first header's opener.
+fn functionary_v2(scene: &Scene, page: &mut Page) {
+    for (at, message) in messages(scene).iter().enumerate() {
+        let open = if at == 0 { "" } else { "\n<|from|>assistant\n<|recipient|>" };
+        match message {
+            Message::Thought(_) => {}
+            Message::Text(_) => said(page, &format!("{open}all\n<|content|>"), message, ""),
+            Message::Call(call) => {
+                let source = format!("{open}{}\n<|content|>{}", call.name, call.json());
+                page.calls(source, [*call], How::JSON);
+            }
+        }
+    }
+}
+
 /// The message consists of a single call.
 fn glm4_9b(scene: &Scene, page: &mut Page) {
     for call in scene.groups.iter().flat_map(|group| &group.calls).take(1) {
@@ -227,6 +242,12 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Scene(kimi_k3),
     },
     Renderer { name: "inkling", carries: MESSAGES, write: Write::Scene(inkling) },
+    // The format has no reasoning.
+    Renderer {
+        name: "functionary_v2",
+        carries: Carries { reasons: false, ..MESSAGES },
+        write: Write::Scene(functionary_v2),
+    },
     // The format has no reasoning. Names must be declared, since `>>>` may occur in ordinary text.
     Renderer {
         name: "functionary_v32",

@@ -55,6 +55,13 @@ fn listed(group: &Group, page: &mut Page, open: &str, close: &str) {
     page.calls(format!("{open}{}{close}", array(group, usual)), &group.calls, how);
 }
 
+fn pangu(group: &Group, page: &mut Page) {
+    match group.way % 2 {
+        0 => listed(group, page, "[unused11]", "[unused12]"),
+        _ => listed(group, page, "<|tool_call_start|>", "<|tool_call_end|>"),
+    }
+}
+
 fn parameters(call: &Call) -> String {
     object(call, "name", "parameters")
 }
@@ -143,6 +150,40 @@ pub(super) const FORMATS: &[Renderer] = &[
         name: "longcat",
         carries: Carries::ALL,
         write: Write::Group(|group, page| marked(group, page, "<longcat_tool_call>", "</longcat_tool_call>")),
+    },
+    hermes("trinity"),
+    Renderer { name: "pangu", carries: Carries::ALL, write: Write::Group(pangu) },
+    Renderer {
+        name: "hyperclova",
+        carries: Carries { reasoning: &[("/think\n", "<|im_end|>\n<|im_start|>assistant")], ..Carries::ALL },
+        write: Write::Group(|group, page| listed(group, page, "-> tool/function_call\n", "<|im_end|>")),
+    },
+    // The marker is ordinary text, and fences are on lines of their own.
+    Renderer {
+        name: "rwkv",
+        carries: Carries { gaps: LINES, unknown: false, ..Carries::ALL },
+        write: Write::Group(|group, page| {
+            page.each(group, "\n", How::JSON, |call| {
+                format!("**Tool Call:**\n```json\n{}\n```", usual(call))
+            });
+        }),
+    },
+    // The names must be declared. A tool with one argument takes it as text, which the regressions test.
+    Renderer {
+        name: "cwm",
+        carries: Carries { unknown: false, ..Carries::ALL },
+        write: Write::Group(|group, page| {
+            page.each(group, "\n", How::JSON, |call| {
+                format!("<tool: {}>\n{}\n</tool>", call.name, call.json())
+            });
+        }),
+    },
+    Renderer {
+        name: "calling_tool",
+        carries: Carries { unknown: false, ..Carries::ALL },
+        write: Write::Group(|group, page| {
+            page.each(group, "", How::JSON, |call| format!("[Calling tool: {}({})]", call.name, call.json()))
+        }),
     },
     Renderer {
         name: "granite3",

@@ -55,11 +55,32 @@ fn inline(group: &Group, page: &mut Page, open: &str, close: &str) {
 }
 
 fn glm(group: &Group, page: &mut Page, line: &str) {
+    pairs(group, page, line, ("tool_call", "arg_"));
+}
+
+/// Writes a pair of tags for each argument. `call` is the tag of the call, and `argument` the prefix of the others.
+fn pairs(group: &Group, page: &mut Page, line: &str, (tag, argument): (&str, &str)) {
     page.each(group, line, How::VALUES, |call| {
         let params = params(call, "", |key, value| {
-            format!("<arg_key>{key}</arg_key>{line}<arg_value>{value}</arg_value>{line}")
+            let key = format!("<{argument}key>{key}</{argument}key>{line}");
+            format!("{key}<{argument}value>{value}</{argument}value>{line}")
         });
-        format!("<tool_call>{}{line}{params}</tool_call>", call.name)
+        format!("<{tag}>{}{line}{params}</{tag}>", call.name)
+    });
+}
+
+fn solar2(group: &Group, page: &mut Page) {
+    page.each(group, "\n", How::VALUES, |call| {
+        let params = params(call, "", |key, value| {
+            format!("<|tool_arg:start|>{key}<|tool_arg:value|>{value}<|tool_arg:end|>\n")
+        });
+        format!("<|tool_call:start|>{}\n{params}<|tool_call:end|>", call.name)
+    });
+}
+
+fn minicpmv(group: &Group, page: &mut Page) {
+    page.each(group, "\n", How::VALUES, |call| {
+        format!("<|reserved_14|>\n{}\n<|reserved_15|>", qwen_function(call))
     });
 }
 
@@ -166,6 +187,39 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer { name: "glm45", carries: ARG, write: Write::Group(|group, page| glm(group, page, "\n")) },
     Renderer { name: "glm47", carries: ARG, write: Write::Group(|group, page| glm(group, page, "")) },
+    Renderer {
+        name: "laguna",
+        carries: ARG,
+        write: Write::Group(|group, page| {
+            pairs(group, page, "\n", (["tool_call", "user"][group.way % 2], "arg_"));
+        }),
+    },
+    Renderer {
+        name: "iquest",
+        carries: ARG,
+        write: Write::Group(|group, page| {
+            let tag = ["iquest_tool_call", "iquestcoder_tool_call"][group.way % 2];
+            pairs(group, page, ["\n", ""][group.way / 2 % 2], (tag, "arg_"));
+        }),
+    },
+    Renderer {
+        name: "telechat4",
+        carries: but(&["</param_value", "<param_key", "<param_value"]),
+        write: Write::Group(|group, page| {
+            pairs(group, page, ["\n", ""][group.way % 2], ("tool_call", "param_"));
+        }),
+    },
+    Renderer { name: "solar_open2", carries: but(&["<|tool_arg:"]), write: Write::Group(solar2) },
+    Renderer {
+        name: "minicpmv",
+        carries: Carries { reasoning: &[("<reserved_12>", "<reserved_13>")], ..PARAMETER },
+        write: Write::Group(minicpmv),
+    },
+    Renderer {
+        name: "gigachat35",
+        carries: but(&["</｜GCML｜parameter", "<｜GCML｜parameter"]),
+        write: Write::Group(|group, page| dsml(group, page, "｜GCML｜", "tool_calls")),
+    },
     Renderer {
         name: "hy_v3",
         carries: Carries {

@@ -136,7 +136,18 @@ fn gemma(group: &Group, page: &mut Page, (open, close): (&str, &str), quote: &st
     });
 }
 
+/// Functions that are tools. Those of the tool that operates a computer are tested with the regressions.
+fn ui_tars(group: &Group, page: &mut Page) {
+    page.each(group, "\n", How::VALUES, |one| format!("Action: {}", call(one)));
+}
+
 pub(super) const FORMATS: &[Renderer] = &[
+    // Thoughts have no closer of their own.
+    Renderer {
+        name: "ui_tars",
+        carries: Carries { unknown: false, gaps: LINES, reasons: false, ..WORDS },
+        write: Write::Group(ui_tars),
+    },
     // Some calls have no marker, so names must be declared.
     Renderer {
         name: "pythonic",
