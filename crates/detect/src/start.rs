@@ -125,7 +125,11 @@ impl Detector {
         if self.start.is_in_reasoning() {
             // A model that stops by itself leaves its reasoning first. If nothing ends it, this is the answer.
             return !stopped
-                || self.tried(true, text, |detector| !matches!(detector.state, State::Reasoning(_)));
+                || self.tried(true, text, |detector| match &detector.state {
+                    State::Reasoning(_) => false,
+                    State::Tentative(tentative) => tentative.ends_with_call(),
+                    _ => true,
+                });
         }
         let has_closer = text.contains(['<', '[']) && self.search.sought.markers.has_closer(text);
         has_closer && self.tried(false, text, |detector| detector.start.seen == Some(true))

@@ -44,6 +44,11 @@ pub(super) struct Tentative {
 }
 
 impl Tentative {
+    /// Whether the text so far ends with a complete call.
+    pub(super) fn ends_with_call(&self) -> bool {
+        !self.calls.events.is_empty() && !self.calls.is_open()
+    }
+
     pub(super) fn held(&self) -> usize {
         let state = if let State::Calls(reading) = &self.state { reading.container.kept() } else { 0 };
         self.source.len() + self.thinking.held() + state
@@ -158,7 +163,7 @@ impl Detector {
         self.state = std::mem::replace(&mut tentative.state, State::Prose);
         self.decide(stopped, &mut tentative.calls);
         let calls = &tentative.calls;
-        let ends = stopped && !calls.other && !calls.is_open() && !calls.events.is_empty();
+        let ends = stopped && !calls.other && tentative.ends_with_call();
         if !ends || tentative.thinking.is_closed_in(tail(&tentative.source, tentative.calls_end)) {
             return self.think_instead(tentative, out);
         }
