@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 
 use super::{MAX_MODELS, REMEMBERED};
 use crate::upstream::{Get, GetError};
@@ -119,8 +119,8 @@ impl Templates {
         opens
     }
 
-    /// Starts to ask the server of `upstream` for the template of `model` at `source`, unless it was asked recently. Must
-    /// be called inside a runtime.
+    /// Starts to ask the server of `upstream` for the template of `model` at `source`, unless it was asked recently. Does
+    /// nothing outside of a runtime.
     pub(super) fn look_at(self: &Arc<Self>, upstream: &Arc<Upstream>, model: &str, source: TemplateSource) {
         let now = Instant::now();
         {
@@ -134,6 +134,9 @@ impl Templates {
                 return;
             }
             entry.not_before = now + REMEMBERED;
+        }
+        if Handle::try_current().is_err() {
+            return;
         }
         let (this, upstream, model) = (Arc::clone(self), Arc::clone(upstream), model.to_owned());
         let mut running = self.running.lock();
