@@ -15,9 +15,12 @@ the adapter reads toolwire's response as an OpenAI client does.
   UTF-8 sequence waits for the next group). Without `transformers`, units are characters instead of tokens, which is stricter, since
   events may then end within a special token; `parser_config` records which.
 
-To run it in the suite, as `canitoolcall/adapters/toolwire.py` with the entry `"toolwire": "canitoolcall.adapters.toolwire:ToolwireAdapter"`
-in `ENGINES`, or without a change as `canitoolcall run --engine canitoolcall_adapter:ToolwireAdapter`. `CANITOOLCALL_TOOLWIRE_BIN`
-names the program; default: `toolwire` in PATH. Requires only the standard library.
+To run it in the suite, as `canitoolcall/adapters/toolwire.py` with the entry
+`"toolwire": "canitoolcall.adapters.toolwire:ToolwireAdapter"` in `ENGINES`; or without a change:
+
+    canitoolcall run --engine canitoolcall_adapter:ToolwireAdapter --env PYTHONPATH=FOLDER
+
+`CANITOOLCALL_TOOLWIRE_BIN` names the program; default: `toolwire` in PATH. Requires only the standard library.
 """
 
 from __future__ import annotations

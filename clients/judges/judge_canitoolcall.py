@@ -3,7 +3,7 @@
 Each fixture is parsed not streamed, streamed at once, after every character, and in random pieces of characters. Splits within
 characters of a marker count, which the package's own runs leave out. Everything happens with all defaults, and again with
 `arguments = "whole"`. `chat_template_kwargs` are sent only if the fixture's prompt is not its model's default. A nightly run also
-sends them always, and cuts each output into two pieces at every character.
+sends them always, and cuts each output into two pieces at up to 100 places.
 
 expected.toml lists the fixtures that fail, with reasons. `where = "streams"` allows failures only in streams with all defaults.
 """
@@ -23,8 +23,8 @@ from expected import Expected
 
 STRATEGIES = ("one", "char:0", "char:1", "char:2", "char:3")
 FAMILIES = fixtures.load_families()
-# The cuts of an output that is longer are a sample.
-CUTS = 400
+# How many of the cuts of one output are tried.
+CUTS = 100
 
 
 class Shipped(ToolwireAdapter):
@@ -39,11 +39,11 @@ class Whole(Shipped):
     model_settings = 'arguments = "whole"\n'
 
 
-def observed(adapter, fixture, every_cut):
+def observed(adapter, fixture, cuts):
     raw = ReplayInput.from_fixture(fixture, FAMILIES[fixture.family])
     deltas = {name: split_text(raw.text, ChunkStrategy.parse(name)) for name in STRATEGIES if name != "one"}
     deltas["one"] = [raw.text]
-    if every_cut:
+    if cuts:
         step = max(1, len(raw.text) // CUTS)
         deltas |= {f"cut:{at}": [raw.text[:at], raw.text[at:]] for at in range(1, len(raw.text), step)}
     tools = list(fixture.tools)
@@ -51,9 +51,9 @@ def observed(adapter, fixture, every_cut):
     return Observation(nonstream=adapter.parse(raw, tools), streams=streams)
 
 
-def judged(adapter, fixture, every_cut=False):
+def judged(adapter, fixture, cuts=False):
     """Returns the statuses of the unstreamed response and of all, what failed, and what was received."""
-    seen = observed(adapter, fixture, every_cut)
+    seen = observed(adapter, fixture, cuts)
     rows = checks.run_checks(fixture, FAMILIES[fixture.family], seen)
     unstreamed = worst_status(row.status for row in rows if row.strategy == "nonstream").value
     status = worst_status(row.status for row in rows).value
@@ -63,10 +63,10 @@ def judged(adapter, fixture, every_cut=False):
     return fixture.id, unstreamed, status, failed, seen
 
 
-def play(adapter, chosen, every_cut=False):
+def play(adapter, chosen, cuts=False):
     try:
         with ThreadPoolExecutor(8) as pool:
-            return {found[0]: found for found in pool.map(lambda fixture: judged(adapter, fixture, every_cut), chosen)}
+            return {found[0]: found for found in pool.map(lambda fixture: judged(adapter, fixture, cuts), chosen)}
     finally:
         adapter.close()
 
