@@ -279,8 +279,9 @@ impl Walk for Section {
     }
 
     fn has_text(&self) -> bool {
-        // Without a marker of its own, a call outside of sections may be text.
-        self.skipped > 0 || (!self.in_section && self.calls.naked_must_be_declared())
+        // A tag with the name of a tool may be text.
+        let is_tag = matches!(self.calls.body, CallBody::Elements(_)) && self.calls.naked_must_be_declared();
+        self.skipped > 0 || (is_tag && !self.in_section)
     }
 
     fn is_unfinished(&self, held: &str) -> bool {

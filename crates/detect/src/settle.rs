@@ -21,9 +21,9 @@ pub(super) const MAX_DOUBT: usize = 512;
 /// How much capacity of the source buffer is retained after a call, in bytes. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
 
-/// Whether the start of a marker is long enough that it is hardly text.
+/// Whether the start of a marker is not a word, and long enough that it is hardly text.
 fn is_half_marker(held: &str) -> bool {
-    held.len() >= 4 || (held.len() == 3 && held.contains('|'))
+    held.starts_with(['<', '[', ']']) && (held.len() >= 4 || (held.len() == 3 && held.contains('|')))
 }
 
 impl Detector {

@@ -3,7 +3,7 @@
 use toolwire_pipeline::{
     conversation::{Conversation, Tool},
     detect::Detector,
-    event::Event,
+    event::{Event, Finish},
     format::KnownFormats,
     rules::Rules,
     tools::DeclaredTools,
@@ -22,7 +22,7 @@ fn main() {
     {
         detector.event(Event::Text(piece.into()), &mut events);
     }
-    detector.finish(true, &mut events);
+    detector.finish(Some(Finish::Stop), &mut events);
 
     let (mut text, mut calls) = (String::new(), Vec::new());
     for event in events {
