@@ -140,6 +140,9 @@ impl Section {
             self.phase = Phase::Over;
         }
         self.found |= mended || !rules.waits;
+        // If the opener of the section has become text, so does its closer.
+        self.may_be_empty &= self.found;
+        self.skips &= self.found;
         self.broken = !mended;
         match () {
             () if mended => {
