@@ -195,6 +195,13 @@ impl Detector {
         }
     }
 
+    /// Sends the first held character as text, and reads the rest again.
+    fn release_first(&mut self, out: &mut impl Sink) {
+        self.state = State::Prose;
+        let first = self.held.chars().next().map_or(0, char::len_utf8);
+        self.release(self.held.len().saturating_sub(first), out);
+    }
+
     /// Whether a marker is text because it is quoted, or because it closes nothing.
     fn is_text(&self, entry: Entry, quoted: bool) -> bool {
         match entry {
@@ -209,9 +216,7 @@ impl Detector {
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
         let kept = self.keeps_end && opener.is_message_end() && std::mem::take(&mut self.keeps_end);
         if kept || self.is_text(opener.entry, quoted) {
-            self.state = State::Prose;
-            let first = self.held.chars().next().map_or(0, char::len_utf8);
-            return self.release(self.held.len().saturating_sub(first), out);
+            return self.release_first(out);
         }
         let mut marked = true;
         let wait = self.search.wait(quoted, true);
