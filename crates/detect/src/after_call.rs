@@ -139,6 +139,8 @@ pub(super) fn call_closers(grammar: &'static Grammar) -> Vec<&'static str> {
         Grammar::Calls(Calls { sections, body, .. }) => {
             let mut closers: Vec<_> = sections.iter().map(|&(_, close)| close).collect();
             match body {
+                // Brackets of calls that may be ordinary text are no closers anywhere else.
+                CallBody::Header(header) if header.common => {}
                 CallBody::Header(header) => closers.extend(header.after.iter().chain(header.close)),
                 CallBody::Params(params) => {
                     closers.push(params.close);
@@ -148,8 +150,7 @@ pub(super) fn call_closers(grammar: &'static Grammar) -> Vec<&'static str> {
                     closers.extend(elements.end);
                     closers.extend(elements.around.iter().map(|&(_, close)| close));
                 }
-                CallBody::Attributes { end } => closers.extend(*end),
-                CallBody::Raw(_, close) => closers.push(close),
+                CallBody::Attributes { .. } | CallBody::Raw(..) => {}
                 CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries | CallBody::React => {}
             }
             closers
