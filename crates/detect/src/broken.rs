@@ -264,6 +264,7 @@ fn begins_call(text: &str) -> Fit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::{head, tail};
 
     /// Returns what belongs to the broken value at the start of `text`, and what ended it.
     fn rest(brackets: Brackets, text: &str) -> (String, Option<EndedBy>) {
@@ -272,12 +273,15 @@ mod tests {
         let mut call = BrokenCall::new(rest, 1000);
         let mut at = 0;
         for end in 1..=text.len() {
-            let skipped =
-                call.step(&text[at..end], |text| super::super::pattern::fit("</c>", text), &mut |piece| {
+            let skipped = call.step(
+                head(tail(text, at), end - at),
+                |text| super::super::pattern::fit("</c>", text),
+                &mut |piece| {
                     if let Piece::Arguments(text) = piece {
                         sent.push_str(text);
                     }
-                });
+                },
+            );
             match skipped {
                 Skipped::Took(len) => at += len,
                 Skipped::Hold => {}

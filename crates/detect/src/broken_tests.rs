@@ -2,7 +2,10 @@
 
 use serde_json::{json, value::RawValue};
 
-use super::Detector;
+use super::{
+    Detector,
+    text::{head, tail},
+};
 use crate::{
     conversation::{Conversation, Tool},
     event::{CallEnd, Event, Finish, Sink},
@@ -218,7 +221,7 @@ fn broken_examples_of_all_formats_are_never_half_a_call() {
         let mut found = Vec::new();
         for (at, old) in places {
             for new in ["", "\"", "'", "}", "]", ")", ",", ":", "x", "{", "\n", "\\", "<", "=", " "] {
-                let text = format!("{}{new}{}", &page[..at], &page[at + old.len_utf8()..]);
+                let text = format!("{}{new}{}", head(&page, at), tail(&page, at + old.len_utf8()));
                 let (is_broken, faults) = faults(format.name, &text);
                 broken += usize::from(is_broken);
                 found.extend(faults);

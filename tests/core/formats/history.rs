@@ -107,7 +107,7 @@ fn schema_of(value: &Value, form: usize) -> Value {
             Some(first) => json!({"type": "array", "items": inner(first)}),
             None => json!({"type": "array"}),
         },
-        Value::Object(members) if form % 2 == 0 => {
+        Value::Object(members) if form.is_multiple_of(2) => {
             let properties: Map<_, _> =
                 members.iter().map(|(key, value)| (key.clone(), inner(value))).collect();
             json!({"type": "object", "properties": properties})

@@ -106,7 +106,7 @@ fn json_that_is_not_a_call_is_text() {
             };
             let wanted = match is_empty && is_token(open) {
                 true => format!("a {} b", inside.trim().trim_start_matches("[]")),
-                false => text.clone(),
+                false => seen,
             };
             // Without the closer that the format has, it is not known to be empty.
             let is_open = close.is_empty() && found.text == text;

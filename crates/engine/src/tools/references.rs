@@ -127,7 +127,7 @@ fn percent_decoded(text: &str) -> Cow<'_, str> {
             }
         }
     }
-    String::from_utf8_lossy(&decoded).into_owned().into()
+    String::from_utf8(decoded).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 /// The place in `root` that `reference` refers to.
