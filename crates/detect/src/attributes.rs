@@ -72,11 +72,10 @@ impl AttributesWalk {
     /// `text`.
     fn value(&self, text: &str) -> Option<(String, usize)> {
         let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) else {
-            let ends = |(at, c): &(usize, char)| {
-                c.is_whitespace() || fit_any(self.end.iter().copied(), tail(text, *at)) != Fit::No
-            };
+            let closer = |at: usize| fit_any(self.end.iter().copied(), tail(text, at));
+            let ends = |(at, c): &(usize, char)| c.is_whitespace() || closer(*at) != Fit::No;
             let (end, _) = text.char_indices().find(ends)?;
-            return Some((head(text, end).to_owned(), end));
+            return (closer(end) != Fit::Begins).then(|| (head(text, end).to_owned(), end));
         };
         let (mut value, mut escaped) = (String::new(), false);
         for (at, character) in text.char_indices().skip(1) {

@@ -351,27 +351,21 @@ impl Markers {
     /// Returns the index of the first opener from `from` on that begins with `held`, and whether `held` is all of
     /// it.
     pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
-        self.find_of(held, here, from, |_| true)
+        first_fit(held, here, self.candidates(held, from))
     }
 
     /// Like [`Markers::find`], but only finds openers of calls in the named formats. Formats whose calls end
     /// reasoning come first.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         let named = |ends| {
-            self.find_of(held, Place::MessageStart, 0, |opener| {
-                let format = opener.format;
-                opener.is_call() && self.is_named(format) && format.reasoning.ended_by_calls == ends
-            })
+            self.find_named(held, |opener| opener.is_call() && opener.format.reasoning.ended_by_calls == ends)
         };
         named(true).or_else(|| named(false))
     }
 
     /// Whether `held` is all of a meaningless marker of a named format. `None` if it cannot become one.
     pub(super) fn frame(&self, held: &str) -> Option<bool> {
-        let frame = self.find_of(held, Place::MessageStart, 0, |opener| {
-            opener.is_frame() && self.is_named(opener.format)
-        });
-        frame.map(|(_, whole)| whole)
+        self.find_named(held, Opener::is_frame).map(|(_, whole)| whole)
     }
 
     /// How `text` matches the markers without meaning, which may be at the end of the text.
@@ -385,17 +379,14 @@ impl Markers {
         })
     }
 
-    fn find_of(
-        &self,
-        held: &str,
-        here: Place,
-        from: usize,
-        of: impl Fn(&Opener) -> bool,
-    ) -> Option<(usize, bool)> {
-        let rest = self.candidates(held, from).filter(|(_, opener)| of(opener));
-        rest.map(|(place, opener)| (place, opener.fit(held, here)))
-            .find(|(_, fit)| *fit != Fit::No)
-            .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
+    /// Like [`Markers::find`], at the start of the message, for openers of the named formats, which are tried first.
+    fn find_named(&self, held: &str, of: impl Fn(&Opener) -> bool) -> Option<(usize, bool)> {
+        let named = self.first.candidates(held, 0);
+        first_fit(
+            held,
+            Place::MessageStart,
+            named.filter(|(_, opener)| self.is_named(opener.format) && of(opener)),
+        )
     }
 
     /// Returns all reasoning markers that are being detected.
@@ -421,6 +412,17 @@ impl Markers {
             Some(place) => self.behind?.all.get(place),
         }
     }
+}
+
+fn first_fit<'o>(
+    held: &str,
+    here: Place,
+    openers: impl Iterator<Item = (usize, &'o Opener)>,
+) -> Option<(usize, bool)> {
+    openers
+        .map(|(place, opener)| (place, opener.fit(held, here)))
+        .find(|(_, fit)| *fit != Fit::No)
+        .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
 }
 
 /// Returns the openers for these tokens, which belong to no format.

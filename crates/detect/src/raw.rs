@@ -11,6 +11,7 @@
 
 use super::{
     body::JsonBody,
+    broken::{Rest, Resumes},
     pattern::{Fit, fit},
     string_fast_path::StringFastPath,
     tag::json,
@@ -181,9 +182,21 @@ impl Walk for RawWalk {
                 out(Piece::Arguments("\"}"));
                 true
             }
-            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             _ => false,
         }
+    }
+
+    fn mend(&mut self, out: &mut Out<'_>) -> bool {
+        self.at == At::Json && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn breaks(&mut self) -> Rest {
+        if self.at == At::Json { self.body.breaks() } else { Rest::default() }
+    }
+
+    fn resume(&mut self) -> Resumes {
+        self.at = At::After;
+        Resumes::BeforeCloser
     }
 
     fn string(&self) -> Option<StringFastPath> {

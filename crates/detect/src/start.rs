@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::{Event, Sink},
-    format::Place,
+    format::{Place, is_token},
     rules::Rules,
 };
 
@@ -69,6 +69,11 @@ impl Detector {
             self.start.whole = Some(most);
             self.begin();
         }
+    }
+
+    /// Whether text waits for the end of the message. See [`Self::read_whole`].
+    pub fn keeps_text(&self) -> bool {
+        matches!(&self.state, State::Whole(kept) if !kept.trim_start().is_empty())
     }
 
     /// What the text has shown so far: whether the prompt opened the reasoning. `None` if it has shown nothing.
@@ -149,19 +154,20 @@ impl Detector {
     /// Handles a marker of reasoning that does not pair. Returns whether the marker at `place` was one.
     pub(super) fn bare_marker(&mut self, place: usize, here: Place, out: &mut impl Sink) -> bool {
         let is_at_start = here == Place::MessageStart;
-        match self.search.sought.markers.get(place).map(|opener| opener.entry) {
-            Some(Entry::Closer) if is_at_start => {
+        let Some(opener) = self.search.sought.markers.get(place) else { return false };
+        // Prose does not contain tokens, whatever is known about the start.
+        let may_drop = is_token(opener.text) || (self.start.is_assumed && !self.start.is_opener_mentioned);
+        match opener.entry {
+            Entry::Closer if is_at_start => {
                 self.held.clear();
                 self.state = State::Prose;
                 self.prose.reasoning_ended(false);
             }
-            Some(Entry::Closer) if self.start.is_assumed && !self.start.is_opener_mentioned => {
-                match self.prose.last("") {
-                    quote @ (b'`' | b'"' | b'\'') => self.state = State::QuotedCloser(quote),
-                    _ => self.take_closer(),
-                }
-            }
-            Some(entry @ (Entry::Closer | Entry::Mention)) => {
+            Entry::Closer if may_drop => match self.prose.last("") {
+                quote @ (b'`' | b'"' | b'\'') => self.state = State::QuotedCloser(quote),
+                _ => self.take_closer(),
+            },
+            entry @ (Entry::Closer | Entry::Mention) => {
                 self.start.is_opener_mentioned |= matches!(entry, Entry::Mention);
                 self.state = State::Prose;
                 self.release(0, out);

@@ -88,6 +88,7 @@ fn may_be_held(held: &str, before: &str) -> bool {
                 || "[think]".starts_with(&lower)
                 || "[/think]".starts_with(&lower)
                 || element.strip_prefix('{').is_some_and(opens_call)
+                || others.iter().any(|marker| marker.starts_with(begun) || begun.starts_with(marker))
         }
         Some(tick @ ('`' | '~')) => {
             let behind = begun.trim_start_matches(tick);

@@ -279,8 +279,16 @@ fn message_to_a_tool_that_is_not_read_keeps_its_header() {
 #[test]
 fn response_cut_in_markup_ends_before_it() {
     let words = ["bare", "fenced", "pre", "openai_function_call", "react", "gemma3_toolcode"];
-    let unmarked =
-        ["pythonic", "xlam", "phi4_mini", "command_r_plus", "llama3_json", "functionary_v32", "glm4_9b"];
+    let unmarked = [
+        "pythonic",
+        "xlam",
+        "phi4_mini",
+        "command_r_plus",
+        "llama3_json",
+        "functionary_v32",
+        "glm4_9b",
+        "hyperclova",
+    ];
     for format in
         with_calls().filter(|format| !words.contains(&format.name) && !unmarked.contains(&format.name))
     {

@@ -93,6 +93,7 @@ fn next(at: At, character: char, around: Around) -> Result<At, QuoteIs> {
         // Right after the quote, a letter more likely belongs to its text.
         (At::Blank | At::Prefix, 'r' | 'b' | 'f' | 'u' | 'R' | 'B' | 'F' | 'U') if !loose => Ok(At::Prefix),
         (At::Quote | At::Blank, _) if nested => closer(matches!(character, ',' | ')' | ']' | '}' | ':')),
+        (At::Call, '<') if !in_list => closer(true),
         (At::Quote | At::Blank | At::Call | At::NextCall, '<') => Ok(At::Markup),
         (At::Quote | At::Blank, ')') => Ok(At::Call),
         (At::Quote | At::Blank, ',') => Ok(At::Comma),

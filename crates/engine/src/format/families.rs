@@ -148,12 +148,16 @@ fn without_word<'n>(name: &'n str, word: &str) -> Option<&'n str> {
     Some(rest)
 }
 
-/// The version at the start of `rest`: `3`, `-4.7`, `2p5` or `-3_1`. A number with a unit, as in `30b`, is the size of
+/// The version at the start of `rest`: `3`, `-4.7`, `2p5`, `-3_1`, or `47` without a separator. A number with a unit, as in `30b`, is the size of
 /// the model, and four digits are a date.
 fn version(rest: &str) -> Option<(u16, u16)> {
     let (major, rest) = number(rest.trim_start_matches(is_separator).trim_start_matches('v'))?;
     let minor = rest.strip_prefix(['.', 'p', '-', '_']).and_then(number);
-    Some((major, minor.map_or(0, |(minor, _)| minor)))
+    Some(
+        minor.map_or(if major < 10 { (major, 0) } else { (major / 10, major % 10) }, |(minor, _)| {
+            (major, minor)
+        }),
+    )
 }
 
 fn number(text: &str) -> Option<(u16, &str)> {
@@ -207,6 +211,7 @@ mod tests {
             (
                 &[
                     "zai-org/GLM-4.7",
+                    "glm47",
                     "GLM-4.7-Flash",
                     "zai-org/GLM-5.3",
                     "glm-5",

@@ -96,14 +96,12 @@ impl Types {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
     }
 
-    /// The types of a value that a tag describes as `written`. The schema's types count if they rule those out
-    /// (docs/protocols/text-formats.md#tagged-parameters).
+    /// The types of a value that a tag describes as `written`. The schema's types count if the tag says that it is a
+    /// string, and the schema rules strings out (docs/protocols/text-formats.md#tagged-parameters).
     #[must_use]
     pub fn described_as(self, written: Self) -> Self {
-        let others = !Self::STRING.0;
-        let possible = if written.has(Self::JSON) { written.0 | others } else { written.0 };
-        let agrees = self == Self::default() || self.has(Self::JSON) || self.0 & possible != 0;
-        if agrees { written } else { self }
+        let may_be_string = self == Self::default() || self.has(Self::JSON) || self.has(Self::STRING);
+        if written.is_string() && !may_be_string { self } else { written }
     }
 
     /// Whether only a string is allowed.

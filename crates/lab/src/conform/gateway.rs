@@ -51,7 +51,9 @@ pub fn configuration(mock: SocketAddr, apis: &[Api], formats: &[&'static Format]
         };
         file += &entry(model(api, None), String::new());
         for &format in formats {
-            file += &entry(model(api, Some(format)), format!("detect = [\"{}\"]\n", format.name));
+            // The format's name may be that of a family of models that begin with reasoning.
+            let rest = format!("detect = [\"{}\"]\nstarts_in_reasoning = false\n", format.name);
+            file += &entry(model(api, Some(format)), rest);
         }
     }
     file

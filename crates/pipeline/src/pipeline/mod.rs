@@ -322,10 +322,10 @@ impl Pipeline {
         self.state
     }
 
-    /// Whether anything that a client considers content (text, reasoning, a call, a finish) has been written.
-    /// If so, the status can no longer be an error.
+    /// Whether anything that a client considers content (text, reasoning, a call, a finish) has been written, or
+    /// waits for the end of a response that is not streamed. If so, the status can no longer be an error.
     pub fn has_content(&self) -> bool {
-        self.stages.emitted.has_content
+        self.stages.emitted.has_content || self.stages.detector.as_ref().is_some_and(Detector::keeps_text)
     }
 
     /// Starts counting the text that the client receives and records up to the first `max` bytes of it.
