@@ -16,11 +16,20 @@ use crate::support::{
 const TEMPLATE: &str =
     "{% if enable_thinking is not defined or enable_thinking %}<think>{% else %}</think>{% endif %}";
 
-/// Answers with the text of the newest message, and with a template.
+/// Like [`echo`], but also answers with a template.
+async fn echo_with_template(mut exchange: Exchange) -> Exchange {
+    if !exchange.head.contains("/props ") {
+        return echo(exchange).await;
+    }
+    let props = json!({"build_info": "b", "default_generation_settings": {}, "chat_template": TEMPLATE});
+    exchange.whole("200 OK", "content-type: application/json\r\n", &props.to_string()).await;
+    exchange
+}
+
+/// Answers with the text of the newest message.
 async fn echo(mut exchange: Exchange) -> Exchange {
-    if exchange.head.contains("/props ") {
-        let props = json!({"build_info": "b", "default_generation_settings": {}, "chat_template": TEMPLATE});
-        exchange.whole("200 OK", "content-type: application/json\r\n", &props.to_string()).await;
+    if exchange.head.starts_with("GET ") {
+        exchange.whole("404 Not Found", "", "").await;
         return exchange;
     }
     let request: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -44,11 +53,14 @@ async fn echo(mut exchange: Exchange) -> Exchange {
 }
 
 async fn start() -> (Upstream, Proxy) {
-    start_with(|_| {}).await
+    start_on(Upstream::start(echo).await, |_| {}).await
 }
 
 async fn start_with(change: impl FnOnce(&mut Setup)) -> (Upstream, Proxy) {
-    let upstream = Upstream::start(echo).await;
+    start_on(Upstream::start(echo_with_template).await, change).await
+}
+
+async fn start_on(upstream: Upstream, change: impl FnOnce(&mut Setup)) -> (Upstream, Proxy) {
     let mut setup = Setup::new(upstream.address);
     setup.wildcard = true;
     setup.decides_start = true;

@@ -363,9 +363,12 @@ impl Markers {
         named(true).or_else(|| named(false))
     }
 
-    /// Whether `held` is all of a meaningless marker of a named format. `None` if it cannot become one.
-    pub(super) fn frame(&self, held: &str) -> Option<bool> {
-        self.find_named(held, Opener::is_frame).map(|(_, whole)| whole)
+    /// How `held` matches the meaningless markers of the named formats.
+    pub(super) fn frame(&self, held: &str) -> Fit {
+        let openers = self.first.candidates(held, 0).map(|(_, opener)| opener);
+        let frames = openers.filter(|opener| opener.is_frame() && self.is_named(opener.format));
+        let mut fits = frames.map(|frame| frame.fit(held, Place::MessageStart));
+        fits.find(|fit| *fit != Fit::No).unwrap_or(Fit::No)
     }
 
     /// How `text` matches the markers without meaning, which may be at the end of the text.

@@ -159,12 +159,13 @@ impl Thinking {
             let begins = |markers: &[&str]| markers.iter().any(|marker| fits(marker) == Fit::Begins);
             let mut holds = begins(&self.close) || (!self.text.has_begun() && begins(&self.open));
             match markers.frame(&self.markup) {
-                Some(true) => {
-                    self.markup.clear();
-                    return None;
+                // It may become a closer.
+                Fit::Whole(len) if !holds => {
+                    self.markup.drain(..len);
+                    continue;
                 }
-                Some(false) => holds = true,
-                None => {}
+                Fit::Whole(_) | Fit::Begins => holds = true,
+                Fit::No => {}
             }
             if !self.quoted() {
                 match markers.call(&self.markup) {

@@ -288,6 +288,7 @@ fn response_cut_in_markup_ends_before_it() {
         "functionary_v32",
         "glm4_9b",
         "hyperclova",
+        "rwkv",
     ];
     for format in
         with_calls().filter(|format| !words.contains(&format.name) && !unmarked.contains(&format.name))
@@ -337,11 +338,11 @@ fn escaped_keys_of_attributes_are_decoded() {
         <|open|>argument key=\"say &quot;hi&quot;\" type=\"string\"<|sep|>x<|close|>argument<|sep|>\
         <|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>";
     assert_eq!(arguments(text), json!({"q&a": "fish & chips &amp; peas", "say \"hi\"": "x"}));
-    // The schema decides if the attribute contradicts it.
+    // If the attribute says that a number is a string, the schema decides.
     for (key, is_string, value, wanted) in [
         ("n", "true", "5", json!({"n": 5})),
         ("n", "false", "5", json!({"n": 5})),
-        ("q&a", "false", "5", json!({"q&a": "5"})),
+        ("q&a", "false", "5", json!({"q&a": 5})),
         ("q&a", "true", "5", json!({"q&a": "5"})),
         ("unknown", "true", "5", json!({"unknown": "5"})),
         ("unknown", "false", "5", json!({"unknown": 5})),
