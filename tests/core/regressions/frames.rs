@@ -278,7 +278,17 @@ fn message_to_a_tool_that_is_not_read_keeps_its_header() {
 /// vllm#47903: the markup of a truncated call became text.
 #[test]
 fn response_cut_in_markup_ends_before_it() {
-    let words = ["bare", "fenced", "pre", "openai_function_call", "react", "gemma3_toolcode"];
+    let words = [
+        "bare",
+        "fenced",
+        "pre",
+        "openai_function_call",
+        "react",
+        "gemma3_toolcode",
+        "cline",
+        "morph_xml",
+        "ui_tars",
+    ];
     let unmarked = [
         "pythonic",
         "xlam",
