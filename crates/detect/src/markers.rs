@@ -10,8 +10,7 @@ use std::iter;
 
 use super::{
     after_call::call_closers,
-    pattern::{Case, Fit, fit_cased},
-    start::contains_any,
+    pattern::{Case, Fit, contains_any, fit_cased},
 };
 use crate::format::{
     Calls, Channels, Format, Grammar, Place, SENTENCE_END, THINK, TURN_ENDS, Tag, TagKind, Thought, is_token,

@@ -127,6 +127,13 @@ pub(super) fn fit_any<'m>(markers: impl IntoIterator<Item = &'m str>, text: &str
     best
 }
 
+/// Whether `text` contains one of `closers`, ignoring case.
+pub(super) fn contains_any(text: &str, closers: &[&str]) -> bool {
+    let starts = text.bytes().enumerate().filter(|(_, byte)| matches!(byte, b'<' | b'['));
+    let mut rests = starts.map(|(at, _)| tail(text, at));
+    rests.any(|rest| closers.iter().any(|closer| matches!(fit_cased(closer, rest, Case::Any), Fit::Whole(_))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

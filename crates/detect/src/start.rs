@@ -1,14 +1,7 @@
 //! Whether the message starts inside reasoning: what is assumed, and what its text shows
 //! (docs/protocols/text-formats.md#reasoning).
 
-use super::{
-    Detector, State,
-    joiner::Joiner,
-    markers::Entry,
-    pattern::{Case, Fit, fit_cased},
-    text::tail,
-    thinking::Thinking,
-};
+use super::{Detector, State, joiner::Joiner, markers::Entry, thinking::Thinking};
 use crate::{
     event::{Event, Sink},
     format::{Place, is_token},
@@ -213,13 +206,6 @@ impl Detector {
             self.start.saw(false);
         }
     }
-}
-
-/// Whether `text` contains one of `closers`, ignoring case.
-pub(super) fn contains_any(text: &str, closers: &[&str]) -> bool {
-    let starts = text.bytes().enumerate().filter(|(_, byte)| matches!(byte, b'<' | b'['));
-    let mut rests = starts.map(|(at, _)| tail(text, at));
-    rests.any(|rest| closers.iter().any(|closer| matches!(fit_cased(closer, rest, Case::Any), Fit::Whole(_))))
 }
 
 /// Whether text before and after the event may be joined.
