@@ -115,8 +115,8 @@ def of_scenarios(scripted, mock, formats):
         model("loop-gemini", "loop", "gemini"),
         model("loop-responses", "loop", "responses"),
         model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
-        # Tools that are declared natively, but called in text.
-        *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),
+        # Tools that are declared natively, but called in text. Some formats are named like models that begin with reasoning.
+        *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name], starts_in_reasoning=False) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
         model("searches", "searches", "lumo"),
         *(
