@@ -8,105 +8,102 @@ use super::{
     pattern::{Fit, fit_any},
     string_fast_path::StringFastPath,
     tag::is_name,
-    text::{head, tail},
+    text::tail,
     typed_value::{Mend, TypedValue},
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::wire::json::escape_str;
 
 /// One word of the call: text that may have a key before it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Word {
     key: String,
     value: String,
 }
 
-/// What the text is so far.
-enum Read {
-    /// The words of a complete call, and its length.
-    Whole(Vec<Word>, usize),
-    More,
-    /// Not a call.
-    Broken,
+/// Where in a word the walk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Before or after a word.
+    Between,
+    Key,
+    /// Before a value.
+    Value,
+    /// In a value without quotes.
+    Bare,
+    Quoted {
+        quote: char,
+        escaped: bool,
+    },
 }
 
 #[derive(Debug)]
 pub(super) struct AttributesWalk {
     end: &'static [&'static str],
     max_markup: usize,
+    at: At,
+    /// How many bytes have been read.
+    read: usize,
+    /// The complete words. The first one is the name.
+    words: Vec<Word>,
+    word: Word,
 }
 
 impl AttributesWalk {
     pub(super) fn new(end: &'static [&'static str], rules: &CallRules<'_>) -> Self {
-        Self { end, max_markup: rules.max_markup }
+        let (words, word) = (Vec::new(), Word::default());
+        Self { end, max_markup: rules.max_markup, at: At::Between, read: 0, words, word }
     }
 
-    fn read(&self, text: &str, rules: &CallRules<'_>) -> Read {
-        let (mut words, mut at) = (Vec::new(), 0);
-        loop {
-            let rest = tail(text, at);
-            at += rest.len() - rest.trim_start().len();
-            let rest = tail(text, at);
-            match fit_any(self.end.iter().copied(), rest) {
-                Fit::Whole(len) => return Read::Whole(words, at + len),
-                Fit::Begins => return Read::More,
-                Fit::No => {}
+    /// Reads a character. Returns false if this cannot be a call.
+    fn push(&mut self, character: char, rules: &CallRules<'_>) -> bool {
+        match (self.at, character) {
+            (At::Between, blank) if blank.is_whitespace() => {}
+            (At::Between, _) if self.words.is_empty() => {
+                self.at = At::Value;
+                return self.push(character, rules);
             }
-            let key = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-            let (key, value) = match tail(rest, key).strip_prefix('=') {
-                Some(value) if !words.is_empty() && key > 0 => (head(rest, key), value),
-                _ if key == rest.len() => return Read::More,
-                _ if words.is_empty() => ("", rest),
-                _ => return Read::Broken,
-            };
-            let Some((value, len)) = self.value(value) else { return Read::More };
-            if words.is_empty() && rules.tools.resolve(&value).is_none() {
-                return Read::Broken;
+            (At::Between | At::Key, name) if is_name(name) => {
+                self.at = At::Key;
+                self.word.key.push(name);
             }
-            at += key.len() + usize::from(!key.is_empty()) + len;
-            words.push(Word { key: key.to_owned(), value });
-        }
-    }
-
-    /// Reads the value at the start of `text`. Returns it and its length, or `None` if it does not end in
-    /// `text`.
-    fn value(&self, text: &str) -> Option<(String, usize)> {
-        let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) else {
-            let closer = |at: usize| fit_any(self.end.iter().copied(), tail(text, at));
-            let ends = |(at, c): &(usize, char)| c.is_whitespace() || closer(*at) != Fit::No;
-            let (end, _) = text.char_indices().find(ends)?;
-            return (closer(end) != Fit::Begins).then(|| (head(text, end).to_owned(), end));
-        };
-        let (mut value, mut escaped) = (String::new(), false);
-        for (at, character) in text.char_indices().skip(1) {
-            match character {
-                _ if escaped => {
-                    match character {
-                        'n' => value.push('\n'),
-                        't' => value.push('\t'),
-                        '"' | '\'' | '\\' => value.push(character),
-                        other => value.extend(['\\', other]),
-                    }
-                    escaped = false;
+            (At::Key, '=') => self.at = At::Value,
+            (At::Between | At::Key, _) => return false,
+            (At::Value, quote @ ('"' | '\'')) => self.at = At::Quoted { quote, escaped: false },
+            (At::Value | At::Bare, blank) if blank.is_whitespace() => return self.end_word(rules),
+            (At::Value | At::Bare, other) => {
+                self.at = At::Bare;
+                self.word.value.push(other);
+            }
+            (At::Quoted { quote, escaped: true }, _) => {
+                self.at = At::Quoted { quote, escaped: false };
+                match character {
+                    'n' => self.word.value.push('\n'),
+                    't' => self.word.value.push('\t'),
+                    '"' | '\'' | '\\' => self.word.value.push(character),
+                    other => self.word.value.extend(['\\', other]),
                 }
-                '\\' => escaped = true,
-                end if end == quote => return Some((value, at + 1)),
-                other => value.push(other),
             }
+            (At::Quoted { quote, .. }, '\\') => self.at = At::Quoted { quote, escaped: true },
+            (At::Quoted { quote, .. }, end) if end == quote => return self.end_word(rules),
+            (At::Quoted { .. }, other) => self.word.value.push(other),
         }
-        None
+        !self.words.is_empty() || rules.tools.may_become(&self.word.value)
     }
-}
 
-impl Walk for AttributesWalk {
-    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
-        let (words, len) = match self.read(text, rules) {
-            Read::Whole(words, len) => (words, len),
-            Read::More => return Step::Hold,
-            Read::Broken => return Step::Stop(0),
-        };
-        let Some((name, arguments)) = words.split_first() else { return Step::Stop(0) };
-        let Some(name) = rules.tools.resolve(&name.value) else { return Step::Stop(0) };
+    /// Ends the current word. Returns false if it is the first one and names no tool.
+    fn end_word(&mut self, rules: &CallRules<'_>) -> bool {
+        self.at = At::Between;
+        let word = std::mem::take(&mut self.word);
+        let is_apt = !self.words.is_empty() || rules.tools.resolve(&word.value).is_some();
+        self.words.push(word);
+        is_apt
+    }
+
+    /// Sends the call.
+    fn send(&self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
+        let (name, arguments) = self.words.split_first()?;
+        let name = rules.tools.resolve(&name.value)?;
         out(Piece::Start { name, id: "" });
         for (at, Word { key, value }) in arguments.iter().enumerate() {
             let mut opening = String::from(if at == 0 { "{\"" } else { ", \"" });
@@ -120,11 +117,30 @@ impl Walk for AttributesWalk {
             typed.end(out);
         }
         out(Piece::Arguments(if arguments.is_empty() { "{}" } else { "}" }));
-        Step::End(len)
+        Some(())
     }
+}
 
-    fn bound(&self) -> usize {
-        self.max_markup
+impl Walk for AttributesWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        for (at, character) in text.char_indices() {
+            let may_end = matches!(self.at, At::Between | At::Value | At::Bare);
+            match fit_any(self.end.iter().copied(), tail(text, at)) {
+                Fit::Whole(len) if may_end => {
+                    let is_apt = self.at == At::Between || self.end_word(rules);
+                    let sent = Some(()).filter(|()| is_apt).and_then(|()| self.send(rules, out));
+                    return sent.map_or(Step::Stop(0), |()| Step::End(at + len));
+                }
+                Fit::Begins if may_end && at == 0 => return Step::Hold,
+                Fit::Begins if may_end => return Step::Took(at),
+                _ => {}
+            }
+            self.read += character.len_utf8();
+            if self.read > self.max_markup || !self.push(character, rules) {
+                return Step::Stop(0);
+            }
+        }
+        Step::Took(text.len())
     }
 
     fn close(&mut self, _held: &str, _stopped: bool, _out: &mut Out<'_>) -> bool {

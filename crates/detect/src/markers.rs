@@ -10,7 +10,7 @@ use std::iter;
 
 use super::{
     after_call::call_closers,
-    pattern::{Case, Fit, contains_any, fit_cased},
+    pattern::{Case, Fit, contains_any, fit_cased, is_literal, literal},
 };
 use crate::format::{
     Calls, Channels, Format, Grammar, Place, SENTENCE_END, THINK, TURN_ENDS, Tag, TagKind, Thought, is_token,
@@ -69,11 +69,20 @@ pub(super) struct Opener {
     pub(super) entry: Entry,
     case: Case,
     place: Place,
+    is_literal: bool,
 }
 
 impl Opener {
+    fn new(text: &'static str, format: &'static Format, entry: Entry, case: Case, place: Place) -> Self {
+        Self { text, format, entry, case, place, is_literal: is_literal(text) }
+    }
+
     pub(super) fn fit(&self, text: &str, here: Place) -> Fit {
-        if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
+        match self.place > here {
+            true => Fit::No,
+            false if self.is_literal => literal(self.text, text, self.case),
+            false => fit_cased(self.text, text, self.case),
+        }
     }
 
     /// Whether the marker ends something.
@@ -249,6 +258,19 @@ impl Openers {
         let places = places.get(places.partition_point(|place| *place < from)..).unwrap_or_default();
         places.iter().filter_map(|&place| Some((place, self.all.get(place)?)))
     }
+
+    /// Returns those openers with an index of at least `from` that match `text` and are apt, and their indices.
+    fn matches(
+        &self,
+        text: &str,
+        here: Place,
+        from: usize,
+        is_apt: impl Fn(&Opener) -> bool,
+    ) -> impl Iterator<Item = (usize, &Opener, Fit)> {
+        let apt = self.candidates(text, from).filter(move |(_, opener)| is_apt(opener));
+        let fits = apt.map(move |(place, opener)| (place, opener, opener.fit(text, here)));
+        fits.filter(|(_, _, fit)| *fit != Fit::No)
+    }
 }
 
 /// The openers of all formats that are being detected.
@@ -314,15 +336,21 @@ impl Markers {
         groups.into_iter().flatten().map(|group| group.place).min()
     }
 
-    /// Returns the openers with an index of at least `from` that may match `text`, judging by its first two bytes,
-    /// and their indices.
-    fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
+    /// Returns those openers with an index of at least `from` that match `text` and are apt, and their indices.
+    fn matches(
+        &self,
+        text: &str,
+        here: Place,
+        from: usize,
+        is_apt: impl Fn(&Opener) -> bool + Copy,
+    ) -> impl Iterator<Item = (usize, &Opener, Fit)> {
         let first = self.first.all.len();
+        let from_behind = from.saturating_sub(first);
         let behind = self.behind.into_iter();
-        let behind = behind.flat_map(move |behind| behind.candidates(text, from.saturating_sub(first)));
-        let others = behind.filter(|(_, opener)| !self.comes_first(opener));
-        let others = others.map(move |(place, opener)| (first + place, opener));
-        self.first.candidates(text, from).chain(others)
+        let behind = behind.flat_map(move |behind| behind.matches(text, here, from_behind, is_apt));
+        let others = behind.filter(|(_, opener, _)| !self.comes_first(opener));
+        let others = others.map(move |(place, opener, fit)| (first + place, opener, fit));
+        self.first.matches(text, here, from, is_apt).chain(others)
     }
 
     /// Whether `opener`, which is tried later, is also among the openers that are tried first.
@@ -333,7 +361,8 @@ impl Markers {
 
     /// Whether `rest` may begin with an opener, judging by its first two bytes.
     pub(super) fn may_be(&self, rest: &str) -> bool {
-        self.candidates(rest, 0).next().is_some()
+        let behind = self.behind.is_some_and(|behind| behind.candidates(rest, 0).next().is_some());
+        behind || self.first.candidates(rest, 0).next().is_some()
     }
 
     /// Whether an opener that is recognised here may begin with this byte.
@@ -344,51 +373,51 @@ impl Markers {
     /// Whether `rest` may begin with an opener that is recognised here. If not, `rest` need not be held, and its
     /// frame can be forwarded.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
-        self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
+        self.matches(rest, here, 0, |_| true).next().is_some()
     }
 
     /// Returns the index of the first opener from `from` on that begins with `held`, and whether `held` is all of
     /// it.
     pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
-        first_fit(held, here, self.candidates(held, from))
+        first_match(self.matches(held, here, from, |_| true))
     }
 
     /// Like [`Markers::find`], but only finds openers of calls in the named formats. Formats whose calls end
     /// reasoning come first.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         let named = |ends| {
-            self.find_named(held, |opener| opener.is_call() && opener.format.reasoning.ended_by_calls == ends)
+            let is_apt = |opener: &Opener| opener.is_call() && opener.format.reasoning.ended_by_calls == ends;
+            first_match(self.named_matches(held, is_apt))
         };
         named(true).or_else(|| named(false))
     }
 
     /// How `held` matches the meaningless markers of the named formats.
     pub(super) fn frame(&self, held: &str) -> Fit {
-        let openers = self.first.candidates(held, 0).map(|(_, opener)| opener);
-        let frames = openers.filter(|opener| opener.is_frame() && self.is_named(opener.format));
-        let mut fits = frames.map(|frame| frame.fit(held, Place::MessageStart));
-        fits.find(|fit| *fit != Fit::No).unwrap_or(Fit::No)
+        let frame = self.named_matches(held, Opener::is_frame).next();
+        frame.map_or(Fit::No, |(_, _, fit)| fit)
     }
 
     /// How `text` matches the markers without meaning, which may be at the end of the text.
     pub(super) fn turn_end(&self, text: &str) -> Fit {
-        let candidates = self.candidates(text, 0).map(|(_, opener)| opener);
-        let frames = candidates.filter(|opener| matches!(opener.entry, Entry::Frame | Entry::TurnEnd));
-        frames.fold(Fit::No, |best, opener| match (best, opener.fit(text, Place::MessageStart)) {
+        let ends = |opener: &Opener| matches!(opener.entry, Entry::Frame | Entry::TurnEnd);
+        let frames = self.matches(text, Place::MessageStart, 0, ends);
+        frames.fold(Fit::No, |best, (_, _, fit)| match (best, fit) {
             (Fit::Whole(len), _) | (_, Fit::Whole(len)) => Fit::Whole(len),
             (Fit::Begins, _) | (_, Fit::Begins) => Fit::Begins,
             _ => Fit::No,
         })
     }
 
-    /// Like [`Markers::find`], at the start of the message, for openers of the named formats, which are tried first.
-    fn find_named(&self, held: &str, of: impl Fn(&Opener) -> bool) -> Option<(usize, bool)> {
-        let named = self.first.candidates(held, 0);
-        first_fit(
-            held,
-            Place::MessageStart,
-            named.filter(|(_, opener)| self.is_named(opener.format) && of(opener)),
-        )
+    /// Returns those openers of the named formats that match `text` at the start of the message and are apt. The
+    /// openers that are tried first belong to the named formats, if there are any.
+    fn named_matches(
+        &self,
+        text: &str,
+        is_apt: impl Fn(&Opener) -> bool,
+    ) -> impl Iterator<Item = (usize, &Opener, Fit)> {
+        let first = Some(&self.first).filter(|_| !self.named.is_empty());
+        first.map(|first| first.matches(text, Place::MessageStart, 0, is_apt)).into_iter().flatten()
     }
 
     /// Returns all reasoning markers that are being detected.
@@ -416,21 +445,14 @@ impl Markers {
     }
 }
 
-fn first_fit<'o>(
-    held: &str,
-    here: Place,
-    openers: impl Iterator<Item = (usize, &'o Opener)>,
-) -> Option<(usize, bool)> {
-    openers
-        .map(|(place, opener)| (place, opener.fit(held, here)))
-        .find(|(_, fit)| *fit != Fit::No)
-        .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
+/// Returns the index of the first of these openers, and whether the text is all of it.
+fn first_match<'o>(mut openers: impl Iterator<Item = (usize, &'o Opener, Fit)>) -> Option<(usize, bool)> {
+    openers.next().map(|(place, _, fit)| (place, matches!(fit, Fit::Whole(_))))
 }
 
 /// Returns the openers for these tokens, which belong to no format.
 fn turn_ends(tokens: &'static [&'static str]) -> impl Iterator<Item = Opener> {
-    let (entry, case, place) = (Entry::TurnEnd, Case::Exact, Place::Anywhere);
-    tokens.iter().map(move |text| Opener { text, format: &THINK, entry, case, place })
+    tokens.iter().map(|text| Opener::new(text, &THINK, Entry::TurnEnd, Case::Exact, Place::Anywhere))
 }
 
 /// Returns the markers that end messages.
@@ -443,10 +465,8 @@ fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
     let grammars = || format.grammars.iter().filter(|grammar| reads.grammar(grammar));
     let closers =
         grammars().flat_map(call_closers).filter(|closer| is_token(closer) && !closer.contains(['~', '%']));
-    let closers = closers.map(|text| {
-        let (entry, case, place) = (Entry::CallCloser, Case::Exact, Place::Anywhere);
-        Opener { text, format, entry, case, place }
-    });
+    let closers =
+        closers.map(|text| Opener::new(text, format, Entry::CallCloser, Case::Exact, Place::Anywhere));
     grammars().flat_map(|grammar| grammar_openers(format, grammar)).chain(closers).collect()
 }
 
@@ -456,7 +476,7 @@ fn is_frame(format: &'static Format, marker: &str) -> bool {
 }
 
 fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Opener> {
-    let opener = |text, entry, case, place| Opener { text, format, entry, case, place };
+    let opener = |text, entry, case, place| Opener::new(text, format, entry, case, place);
     match grammar {
         Grammar::Tagged(tags) => {
             let case = |tag: &Tag| if tag.kind == TagKind::Html { Case::Any } else { Case::Exact };

@@ -40,8 +40,7 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
         return Fit::No;
     }
     let literal = |marker, text| literal(marker, text, case);
-    let wildcard = marker.starts_with('<').then(|| marker.find(['*', '~', '%'])).flatten();
-    let Some(at) = wildcard else { return literal(marker, text) };
+    let Some(at) = wildcard(marker) else { return literal(marker, text) };
     let Fit::Whole(len) = literal(head(marker, at), text) else { return literal(head(marker, at), text) };
     let (junk, end) = (marker.as_bytes().get(at) == Some(&b'~'), tail(marker, at + 1));
     let rest = tail(text, len);
@@ -66,6 +65,15 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
         return Fit::No;
     }
     shift(len + run, literal(end, tail(rest, run)))
+}
+
+fn wildcard(marker: &str) -> Option<usize> {
+    marker.find(['*', '~', '%']).filter(|_| marker.starts_with('<'))
+}
+
+/// Whether the marker has no wildcard.
+pub(super) fn is_literal(marker: &str) -> bool {
+    wildcard(marker).is_none()
 }
 
 /// Whether the first two bytes rule out the marker, as they do in most text.
@@ -97,7 +105,8 @@ fn shift(by: usize, fit: Fit) -> Fit {
     if let Fit::Whole(len) = fit { Fit::Whole(by + len) } else { fit }
 }
 
-fn literal(marker: &str, text: &str, case: Case) -> Fit {
+/// Matches `text` against a marker without a wildcard.
+pub(super) fn literal(marker: &str, text: &str, case: Case) -> Fit {
     let known = marker.len().min(text.len());
     let (Some(begins), Some(comes)) = (marker.as_bytes().get(..known), text.as_bytes().get(..known)) else {
         return Fit::No;

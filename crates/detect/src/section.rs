@@ -369,7 +369,7 @@ fn marker(call: &dyn Walk, (calls, close): (&'static Calls, &'static str), text:
 }
 
 /// Returns the markers that end a broken call: its own closers, what may follow its arguments, the openers of calls,
-/// and the closer of the section.
+/// and the markers of sections.
 fn ends(calls: &'static Calls, close: &'static str) -> impl Iterator<Item = &'static str> {
     let (first, second): (&[&str], &[&str]) = match &calls.body {
         CallBody::Header(header) => (header.after, header.close),
@@ -383,7 +383,7 @@ fn ends(calls: &'static Calls, close: &'static str) -> impl Iterator<Item = &'st
     };
     let is_tagged = matches!(calls.body, CallBody::Params(_) | CallBody::Elements(_) | CallBody::Header(_));
     let open = if is_tagged { calls.open } else { &[] };
-    let sections = calls.sections.iter().map(|&(_, close)| close);
+    let sections = calls.sections.iter().flat_map(|&(open, close)| [open, close]);
     let markers = first.iter().chain(second).chain(open).copied().chain(sections).chain([close]);
     markers.filter(|marker| !marker.is_empty() && !marker.contains('%'))
 }

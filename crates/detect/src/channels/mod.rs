@@ -77,8 +77,12 @@ impl Walk for Channel {
         if matches!(self.phase, Phase::Between) && blank > 0 {
             return Step::Took(blank);
         }
-        match first_mark(self.channels, text, self.is_said()) {
-            _ if matches!(self.phase, Phase::Start(_)) => self.say("", out),
+        let first = match self.phase {
+            Phase::Start(_) => return self.say("", out),
+            Phase::Between => (0, mark(self.channels, text, false)),
+            _ => first_mark(self.channels, text, self.is_said()),
+        };
+        match first {
             (0, Mark::Begins) => Step::Hold,
             (0, Mark::End(len)) => self.end_message(len, out),
             (0, Mark::Open(open)) => {
