@@ -33,6 +33,7 @@ mod lumo;
 mod messages;
 mod native;
 mod ollama;
+mod quotations;
 mod read;
 mod regressions;
 mod rendered;

@@ -1,6 +1,6 @@
 //! [`Checkpoint`]: a state between two texts to which the detector can return.
 
-use super::{Detector, State, prose::Prose};
+use super::{Detector, QuotedCount, State, prose::Prose};
 
 /// The state of a detector that holds no text.
 #[derive(Debug)]
@@ -8,6 +8,7 @@ pub struct Checkpoint {
     state: State,
     prose: Prose,
     next: u32,
+    quoted: QuotedCount,
 }
 
 impl Detector {
@@ -15,17 +16,18 @@ impl Detector {
     /// called between two messages, when no text is held. [`Detector::restore`] returns to the checkpoint.
     pub fn checkpoint(&mut self) -> Checkpoint {
         let state = std::mem::replace(&mut self.state, State::Prose);
-        Checkpoint { state, prose: self.prose.clone(), next: self.next }
+        Checkpoint { state, prose: self.prose.clone(), next: self.next, quoted: self.quoted }
     }
 
     /// Undoes all text since `checkpoint`. No output for that text may have been sent.
     pub fn restore(&mut self, checkpoint: Checkpoint) {
-        let Checkpoint { state, prose, next } = checkpoint;
-        (self.state, self.prose, self.next) = (state, prose, next);
+        let Checkpoint { state, prose, next, quoted } = checkpoint;
+        (self.state, self.prose, self.next, self.quoted) = (state, prose, next, quoted);
         self.held.clear();
         self.flow = None;
         self.keeps_end = false;
         self.doubted = None;
+        self.pending = None;
     }
 
     /// Records that the upstream separates reasoning from text, so the text does not start inside reasoning.
@@ -37,7 +39,7 @@ impl Detector {
         };
         if is_fresh {
             self.start.saw(false);
-            self.state = Self::first_state(&self.search, false);
+            self.start(false);
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{
     gated_container::GatedContainer,
     markers::Entry,
     pattern::Fit,
+    quote::{Quote, Quoting},
     reading::{Reading, Rivals},
     region::{Region, RegionKind},
     search::{Begins, Fenced, Unmarked},
@@ -19,15 +20,16 @@ use super::{
 use crate::{
     event::Sink,
     format::{Format, Place, TagKind, is_token},
+    rules::QuotedCalls,
 };
 
 impl Detector {
     /// Returns the offset in `text` at which an opener may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
-        let fresh = self.prose.starts_message();
+        let here = self.here_in(self.prose.here());
         let mut from = 0;
         loop {
-            let at = self.search.sought.first_opening(text, from, fresh)?;
+            let at = self.search.sought.first_opening(text, from, here)?;
             if self.opens(text, at) {
                 return Some(at);
             }
@@ -37,7 +39,11 @@ impl Detector {
 
     /// Whether something other than text may begin at `at`.
     fn opens(&self, text: &str, at: usize) -> bool {
-        match text.as_bytes().get(at).and_then(|&byte| self.search.sought.begins(byte)) {
+        let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+        if self.turns_quoting(text, at, byte) {
+            return true;
+        }
+        match self.search.sought.begins(byte) {
             None => false,
             Some(Begins::Bracket) => self.may_be_value(tail(text, at)),
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
@@ -83,20 +89,27 @@ impl Detector {
         };
         let before = head(text, at);
         let starts_line = self.prose.starts_line(before);
-        let quoted = self.prose.last(before) == b'`';
+        let last = self.prose.last(before);
         self.prose.put(before, out);
         let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+        let quote = self.quote(starts_line);
+        let marker = self.search.sought.markers.may_begin(byte, self.here(starts_line));
         match byte {
+            b'>' | b'\n' | b'-' if !marker && self.turns_quoting(text, at, byte) => {
+                self.prose.put(slice(text, at, at + 1), out);
+                self.quoting_byte(byte, starts_line, last);
+                at + 1
+            }
             tick @ (b'`' | b'~') => {
                 self.held.push(char::from(tick));
                 self.state = State::Opener(Opener::new(tick));
                 at + 1
             }
-            _ if self.search.sought.markers.may_begin(byte, self.here(starts_line)) => {
-                self.state = State::Marker { place: 0, starts_line, quoted };
+            _ if marker => {
+                self.state = State::Marker { place: 0, starts_line, quote };
                 at
             }
-            _ if self.enter_unmarked(byte, 0, starts_line, quoted) => at,
+            _ if self.enter_unmarked(byte, 0, starts_line, quote) => at,
             _ => {
                 let len = tail(text, at).chars().next().map_or(0, char::len_utf8);
                 self.prose.put(slice(text, at, at + len), out);
@@ -107,7 +120,8 @@ impl Detector {
 
     /// Tries to read the text from this byte on as calls without a marker. Formats before the index `from` have
     /// already failed.
-    pub(super) fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quoted: bool) -> bool {
+    pub(super) fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quote: Quote) -> bool {
+        let quoted = quote.has_marks();
         let may_begin = |unmarked: &Unmarked| match unmarked.list {
             Some(_) => byte == b'[' && !quoted,
             None => matches!(byte, b'{' | b'['),
@@ -129,69 +143,107 @@ impl Detector {
             format,
             starts_line,
             takes_line: starts_line,
-            quoted,
+            quote,
             marked,
             container,
             rivals,
             behind: None,
+            punctuation: 0,
+            has_messages: false,
+            watch: self.watch(quote),
         }));
         true
     }
 
-    fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
+    fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quote: Quote) {
+        let quoted = quote.has_marks();
+        let watch = match container {
+            RegionKind::Fence(_) => self.watch_fence(quote),
+            RegionKind::Tag(_) | RegionKind::Bare => self.watch(quote),
+        };
         let container = region(container, quoted, self.search.wait(quoted, false), false);
         self.state = State::Calls(Box::new(Reading {
             format,
             starts_line,
             takes_line: starts_line,
-            quoted,
+            quote,
             marked: false,
             container,
             rivals: Rivals::None,
             behind: None,
+            punctuation: 0,
+            has_messages: false,
+            watch,
         }));
     }
 
     /// Reads one character of a possible marker.
     pub(super) fn marker(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let State::Marker { place: from, starts_line, quoted } = self.state else { return 0 };
+        let State::Marker { place: from, starts_line, quote } = self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
         self.held.push(character);
         let here = self.here(starts_line);
         let Some((place, whole)) = self.search.sought.markers.find(&self.held, here, from) else {
             self.held.pop();
             if !self.held.is_empty() {
-                self.false_start(starts_line, quoted, out);
+                self.false_start(starts_line, quote, out);
                 return 0;
             }
             // No opener that is recognised here begins with this character.
             self.state = State::Prose;
             let byte = u8::try_from(character).unwrap_or_default();
-            if self.enter_unmarked(byte, 0, starts_line, quoted) {
+            if self.enter_unmarked(byte, 0, starts_line, quote) {
                 return 0;
             }
+            let last = self.prose.last("");
             self.prose.put(head(text, character.len_utf8()), out);
+            self.quoting_byte(byte, starts_line, last);
             return character.len_utf8();
         };
         if !whole {
-            self.state = State::Marker { place, starts_line, quoted };
+            self.state = State::Marker { place, starts_line, quote };
+        } else if self.search.sought.markers.is_comment(place) {
+            self.state = State::Prose;
+            self.begin_comment();
+            self.release(0, out);
         } else if !self.bare_marker(place, here, out) {
-            self.enter_at(place, starts_line, quoted, out);
+            self.enter_at(place, starts_line, quote, out);
         }
         character.len_utf8()
     }
 
+    fn begin_comment(&mut self) {
+        if self.search.quoted_calls != QuotedCalls::Call {
+            self.prose.begin_quoting(Quoting::Comment(false));
+        }
+    }
+
+    /// Handles a byte that has just been sent as text. It may begin or end a quotation. `last` is the character
+    /// before it.
+    fn quoting_byte(&mut self, byte: u8, starts_line: bool, last: char) {
+        if self.prose.is_quoting() {
+            self.prose.quoted_byte(byte, last);
+        } else if byte == b'>' && starts_line && self.search.quoted_calls != QuotedCalls::Call {
+            self.prose.begin_quoting(Quoting::Line);
+        }
+    }
+
+    /// Adds the flag for visible quotations to `here`.
+    fn here_in(&self, here: u8) -> u8 {
+        here | self.search.quotations
+    }
+
     /// Handles held text that is not a marker. If it is not a bare value either, its first character is sent as
     /// text, and what follows is read again.
-    fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
+    fn false_start(&mut self, starts_line: bool, quote: Quote, out: &mut impl Sink) {
         self.state = State::Prose;
         let byte = self.held.bytes().next().unwrap_or_default();
-        if self.enter_unmarked(byte, 0, starts_line, quoted) {
+        if self.enter_unmarked(byte, 0, starts_line, quote) {
             let held = std::mem::take(&mut self.held);
             self.text(&held, out);
         } else {
-            let first = self.held.chars().next().map_or(0, char::len_utf8);
-            self.release(self.held.len().saturating_sub(first), out);
+            self.quoting_byte(byte, starts_line, self.prose.last(""));
+            self.release_first(out);
         }
     }
 
@@ -212,10 +264,11 @@ impl Detector {
     }
 
     /// Starts reading what follows an opener.
-    pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool, out: &mut impl Sink) {
+    pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quote: Quote, out: &mut impl Sink) {
+        let quoted = quote.has_marks();
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
         let kept = self.keeps_end && opener.is_message_end() && std::mem::take(&mut self.keeps_end);
-        if kept || self.is_text(opener.entry, quoted) {
+        if kept || self.is_text(opener.entry, quote.has_backtick()) {
             return self.release_first(out);
         }
         let mut marked = true;
@@ -223,7 +276,7 @@ impl Detector {
         let container = match opener.entry {
             Entry::Tag(tag) => match tag.kind {
                 TagKind::Html => {
-                    self.state = State::Attributes { place, starts_line, quoted };
+                    self.state = State::Attributes { place, starts_line, quote };
                     return;
                 }
                 TagKind::Marked | TagKind::Special(_) => {
@@ -253,11 +306,11 @@ impl Detector {
                 self.state = State::Ending { ended: self.held.len() };
                 return;
             }
-            Entry::Closer | Entry::Mention => return,
+            Entry::Closer | Entry::Mention | Entry::Comment => return,
             Entry::Channel(channels, open) => {
                 marked = !channels.common;
                 let only_reasoning = self.search.sought.reads_only_reasoning(opener.format);
-                let channel = Channel::new(channels, open, quoted, self.search.max_hold);
+                let channel = Channel::new(channels, open, quote.has_backtick(), self.search.max_hold);
                 GatedContainer::new(channel.only_reasoning(only_reasoning), Gate::new(wait), open)
             }
             Entry::Section(calls, close) => {
@@ -276,11 +329,14 @@ impl Detector {
             format: opener.format,
             starts_line,
             takes_line: false,
-            quoted,
+            quote,
             marked,
             container,
             rivals: Rivals::Marked { opener: self.held.len(), next: place + 1 },
             behind: None,
+            punctuation: 0,
+            has_messages: matches!(opener.entry, Entry::Channel(..)),
+            watch: self.watch(quote),
         }));
     }
 
@@ -293,11 +349,11 @@ impl Detector {
             return self.enter_tentative(thinking, place, out);
         }
         self.doubted = Some(thinking);
-        self.enter_at(place, false, false, out);
+        self.enter_at(place, false, Quote::None, out);
     }
 
     pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
+        let State::Attributes { place, starts_line, quote } = self.state else { return 0 };
         let Some((format, Entry::Tag(tag))) =
             self.search.sought.markers.get(place).map(|opener| (opener.format, opener.entry))
         else {
@@ -315,7 +371,7 @@ impl Detector {
         }
         self.held.push(character);
         if character == '>' {
-            self.enter(format, RegionKind::Tag(tag), starts_line, quoted);
+            self.enter(format, RegionKind::Tag(tag), starts_line, quote);
         }
         character.len_utf8()
     }
@@ -339,7 +395,8 @@ impl Detector {
                     return 0;
                 };
                 let fence = Fence { code, ..opener.fence() };
-                self.enter(format, RegionKind::Fence(fence), true, false);
+                let quote = if self.prose.is_quoting() { Quote::Place } else { Quote::None };
+                self.enter(format, RegionKind::Fence(fence), true, quote);
             }
             Opening::Foreign => self.leave_fence(None, out),
             Opening::None => {

@@ -46,7 +46,7 @@ impl Opener {
         if self.count < 3 {
             return Opening::None;
         }
-        let accepted = self.info.is_empty() || infos.contains(&self.info.as_str());
+        let accepted = !infos.is_empty() && (self.info.is_empty() || infos.contains(&self.info.as_str()));
         match byte {
             b'`' if self.tick == b'`' => Opening::None,
             b'{' | b'[' | b'\n' if accepted => Opening::Calls,

@@ -45,7 +45,7 @@ pub(super) enum Wait {
     /// other.
     CallEnd,
     /// The end of the region. Used for complete arguments in a container that must contain nothing but calls, and
-    /// wherever a backtick after the container may show that it was quoted.
+    /// wherever a quotation mark after the container may show that it was quoted.
     RegionEnd,
 }
 
@@ -141,6 +141,11 @@ impl Gate {
             Waiting::Start { name, .. } => Some(name.as_str()),
             _ => None,
         })
+    }
+
+    /// Whether a waiting call has ended.
+    pub(super) fn has_end(&self) -> bool {
+        self.waiting.iter().any(|waiting| matches!(waiting, Waiting::End(_)))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -93,6 +93,11 @@ impl GatedContainer {
         !self.gate.is_empty() || self.is_streaming()
     }
 
+    /// Whether a call that waits has ended.
+    pub(super) fn has_ended_call(&self) -> bool {
+        self.gate.has_end()
+    }
+
     /// How many bytes at the end of the text may turn out not to be part of calls.
     pub(super) fn undecided(&self) -> usize {
         self.walker.undecided()

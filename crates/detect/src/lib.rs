@@ -40,6 +40,8 @@ mod params;
 mod pattern;
 mod prose;
 mod pythonic;
+mod quotations;
+mod quote;
 mod raw;
 mod react;
 mod reading;
@@ -60,12 +62,14 @@ mod trimmer;
 mod typed_value;
 mod walk;
 mod walker;
+mod watch;
 
 use std::borrow::Cow;
 
 pub use self::{
     body::{Fed, JsonBody},
     checkpoint::Checkpoint,
+    watch::QuotedCount,
 };
 
 use self::{
@@ -76,6 +80,8 @@ use self::{
     joiner::Joiner,
     markers::{Markers, Reads},
     prose::Prose,
+    quotations::Quotations,
+    quote::Quote,
     reading::{Reading, Rivals},
     search::Search,
     start::Start,
@@ -83,10 +89,10 @@ use self::{
     tentative::{LastEnd, Tentative},
     text::{head, tail},
     thinking::{Thinking, ThinkingProgress},
+    watch::Pending,
 };
-#[cfg(test)]
-use toolwire_engine::conversation;
 use toolwire_engine::{
+    conversation,
     event::{self, Event, Finish, Runner, Sink, Warning},
     format::{self, KnownFormats, THINK},
     rules::{self, ArgumentDelivery, Rules},
@@ -109,13 +115,13 @@ enum State {
         /// The index of the first opener that starts with `held`.
         place: usize,
         starts_line: bool,
-        quoted: bool,
+        quote: Quote,
     },
     /// `held` is an HTML opener whose attributes continue.
     Attributes {
         place: usize,
         starts_line: bool,
-        quoted: bool,
+        quote: Quote,
     },
     Opener(Opener),
     /// In a fence that is not searched.
@@ -125,7 +131,7 @@ enum State {
     Calls(Box<Reading>),
     Reasoning(Thinking),
     /// `held` is a closer of reasoning without its opener, after this quotation mark.
-    QuotedCloser(u8),
+    QuotedCloser(char),
     /// All text so far, of a message that must be known completely.
     Whole(String),
     /// In calls that the model wrote in its reasoning.
@@ -170,6 +176,12 @@ pub struct Detector {
     next: u32,
     /// Whether the model stopped inside a list of calls.
     unfinished: bool,
+    quotations: Quotations,
+    /// Calls that are quotations unless they stand alone.
+    pending: Option<Box<Pending>>,
+    /// Whether quotations are text even if they stand alone: pending calls are being read again, or reasoning is read.
+    quotes_only: bool,
+    quoted: QuotedCount,
 }
 
 impl Detector {
@@ -205,7 +217,17 @@ impl Detector {
             last_end: LastEnd::default(),
             next: 0,
             unfinished: false,
+            quotations: Quotations::default(),
+            pending: None,
+            quotes_only: false,
+            quoted: QuotedCount::default(),
         })
+    }
+
+    /// Starts a message, which the prompt may already have begun.
+    fn start(&mut self, in_reasoning: bool) {
+        self.state = Self::first_state(&self.search, in_reasoning);
+        self.watch_start();
     }
 
     /// The state at the start of a message, which the prompt may already have begun.
@@ -222,13 +244,16 @@ impl Detector {
         let channel = Channel::new(channels, "", false, search.max_hold);
         State::Calls(Box::new(Reading {
             format,
-            starts_line: false,
+            starts_line: true,
             takes_line: false,
-            quoted: false,
+            quote: Quote::None,
             marked: !channels.common,
             container: GatedContainer::new(channel, Gate::new(search.wait(false, true)), ""),
             rivals: Rivals::None,
             behind: None,
+            punctuation: 0,
+            has_messages: true,
+            watch: None,
         }))
     }
 
@@ -242,7 +267,11 @@ impl Detector {
         };
         let thinking =
             if let State::Reasoning(thinking) = &self.state { Some(thinking) } else { self.doubted.as_ref() };
-        self.held.len() + kept + self.prose.held() + thinking.map_or(0, Thinking::held)
+        self.held.len()
+            + kept
+            + self.pending_source()
+            + self.prose.held()
+            + thinking.map_or(0, Thinking::held)
     }
 
     /// The largest number of bytes that were ever held at once.
@@ -291,6 +320,7 @@ impl Detector {
             }
             event => {
                 self.read_before(&event, out);
+                self.reads_result(&event);
                 out.event(event);
             }
         }
@@ -318,6 +348,7 @@ impl Detector {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);
         self.prose.finish(&mut joined);
+        self.warn_of_repetitions(&mut joined);
         self.joined = joined.finish();
     }
 
@@ -376,9 +407,11 @@ impl Detector {
     fn text(&mut self, text: &str, out: &mut impl Sink) {
         let mut rest = text;
         while !rest.is_empty() {
-            let taken = self.step(rest, out);
+            let taken =
+                if self.is_paused() { self.step_behind_pending(rest, out) } else { self.step(rest, out) };
             rest = tail(rest, taken);
         }
+        self.stay_behind_pending();
         self.held_peak = self.held_peak.max(match self.state {
             State::Prose => self.prose.held(),
             _ => self.held(),

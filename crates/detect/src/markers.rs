@@ -52,6 +52,8 @@ pub(super) enum Entry {
     Mention,
     /// Markup without meaning.
     Frame,
+    /// An HTML comment.
+    Comment,
     /// Markup without meaning at the end of the text.
     TurnEnd,
     /// The closer of a call or a section, which is markup if the message has calls.
@@ -99,6 +101,7 @@ impl Opener {
             | Entry::Closer
             | Entry::Mention
             | Entry::Frame
+            | Entry::Comment
             | Entry::TurnEnd
             | Entry::CallCloser => false,
         }
@@ -140,6 +143,7 @@ impl Opener {
             (Entry::Tag(one), Entry::Tag(other)) => one == other,
             (Entry::Thought(one), Entry::Thought(other)) => one == other,
             (Entry::Closer, Entry::Closer) | (Entry::Mention, Entry::Mention) => self.text == other.text,
+            (Entry::Comment, Entry::Comment) => true,
             _ => false,
         }
     }
@@ -235,6 +239,8 @@ impl Openers {
         for opener in turn_ends {
             all.extend(Some(opener).filter(|opener| !all.iter().any(|known| known.reads_as(opener))));
         }
+        let comment = |&format| Opener::new("<!--", format, Entry::Comment, Case::Exact, Place::Anywhere);
+        all.extend(formats.first().filter(|_| reads.calls).map(comment));
         let mut groups = [const { None }; 256];
         for (at, opener) in all.iter().enumerate() {
             for byte in opener.first_bytes() {
@@ -382,6 +388,15 @@ impl Markers {
         first_match(self.matches(held, here, from, |_| true))
     }
 
+    /// Whether `text` begins with the opener of a call, or of a message that may be one.
+    pub(super) fn opens_call(&self, text: &str) -> bool {
+        let is_call = |opener: &Opener| {
+            matches!(opener.entry, Entry::Tag(_) | Entry::Channel(..) | Entry::Section(..) | Entry::Call(_))
+        };
+        let mut openers = self.matches(text, Place::MessageStart, 0, is_call);
+        openers.any(|(_, _, fit)| matches!(fit, Fit::Whole(_)))
+    }
+
     /// Like [`Markers::find`], but only finds openers of calls in the named formats. Formats whose calls end
     /// reasoning come first.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
@@ -418,6 +433,11 @@ impl Markers {
     ) -> impl Iterator<Item = (usize, &Opener, Fit)> {
         let first = Some(&self.first).filter(|_| !self.named.is_empty());
         first.map(|first| first.matches(text, Place::MessageStart, 0, is_apt)).into_iter().flatten()
+    }
+
+    /// Whether the opener at this index begins a comment.
+    pub(super) fn is_comment(&self, place: usize) -> bool {
+        self.get(place).is_some_and(|opener| matches!(opener.entry, Entry::Comment))
     }
 
     /// Returns all reasoning markers that are being detected.

@@ -9,6 +9,8 @@
 use std::borrow::Cow;
 
 use super::{
+    quote::Quoting,
+    search::opens,
     text::{head, is_blank, tail},
     trimmer::hold_blank,
 };
@@ -22,6 +24,25 @@ fn trim_end(text: &str) -> &str {
     head(text, text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1))
 }
 
+/// Returns the last `count` bytes of `text`, or a few more if a character begins before them.
+fn last_bytes(text: &str, count: usize) -> &str {
+    let from = text.len().saturating_sub(count);
+    tail(text, (0..=from).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default())
+}
+
+/// How much text before a quotation is compared at least, in bytes. Less could be there by chance.
+const MIN_RECENT: usize = 8;
+
+/// What stands before the text that comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Text,
+    /// A call, and only white space has followed it.
+    Call,
+    /// Like `Call`, but what comes next is text rather than framing.
+    LeftCall,
+}
+
 /// The state of the text outside of calls.
 #[derive(Debug, Clone)]
 pub(super) struct Prose {
@@ -29,12 +50,12 @@ pub(super) struct Prose {
     blank: String,
     /// Whether only white space has followed the last line ending, not counting containers.
     line_blank: bool,
-    /// The last byte, or 0 after a container.
-    last: u8,
+    /// The last character, or NUL after a container.
+    last: char,
+    quoting: Quoting,
     seen_text: bool,
     seen_call: bool,
-    /// Whether only white space has followed the last call.
-    behind_call: bool,
+    behind: Behind,
     /// Set after a container that began its line: the offset in `blank` at which the remainder of that line starts.
     /// If nothing else follows on the line, the remainder is dropped.
     line_rest: Option<usize>,
@@ -42,6 +63,8 @@ pub(super) struct Prose {
     takes_lines: bool,
     /// Whether reasoning was sent right before `line_rest`.
     behind_reasoning: bool,
+    /// The end of the text, if there are texts that it may repeat.
+    recent: Option<String>,
     /// The maximum amount of white space that is held, in bytes. More is sent.
     max_hold: usize,
     /// Whether calls are detected, so that white space beside them must be held. Otherwise, only white space before
@@ -54,13 +77,15 @@ impl Prose {
         Self {
             blank: String::new(),
             line_blank: true,
-            last: 0,
+            last: '\0',
+            quoting: Quoting::Nothing,
             seen_text: false,
             seen_call: false,
-            behind_call: false,
+            behind: Behind::Text,
             line_rest: None,
             takes_lines: false,
             behind_reasoning: false,
+            recent: None,
             max_hold,
             calls,
         }
@@ -86,9 +111,50 @@ impl Prose {
         !self.seen_text && !self.seen_call
     }
 
-    /// The byte before the end of `upto`.
-    pub(super) fn last(&self, upto: &str) -> u8 {
-        upto.bytes().next_back().unwrap_or(self.last)
+    /// The places, as flags of [`opens`], that the next text is at.
+    pub(super) fn here(&self) -> u8 {
+        let fresh = if self.starts_message() { opens::MESSAGE_START } else { 0 };
+        let quoting = if self.quoting == Quoting::Nothing { 0 } else { opens::QUOTED };
+        opens::ANYWHERE | fresh | quoting
+    }
+
+    /// The character before the end of `upto`.
+    pub(super) fn last(&self, upto: &str) -> char {
+        upto.chars().next_back().unwrap_or(self.last)
+    }
+
+    pub(super) fn is_quoting(&self) -> bool {
+        self.quoting != Quoting::Nothing
+    }
+
+    pub(super) fn begin_quoting(&mut self, quoting: Quoting) {
+        self.quoting = quoting;
+    }
+
+    /// Whether `>` after `before` ends a comment.
+    pub(super) fn ends_comment(&self, before: &str) -> bool {
+        self.quoting == Quoting::Comment(true) && self.last(before) == '-'
+    }
+
+    /// Handles a byte of a quotation that may end it and has just been sent. `last` is the character before it. A
+    /// blank line ends a comment too, since people mention `<!--` without an end.
+    pub(super) fn quoted_byte(&mut self, byte: u8, last: char) {
+        self.quoting = match (self.quoting, byte) {
+            (Quoting::Line, b'\n') => Quoting::Nothing,
+            (Quoting::Comment(_), b'\n') if self.blank.matches('\n').nth(1).is_some() => Quoting::Nothing,
+            (Quoting::Comment(true), b'>') if last == '-' => Quoting::Nothing,
+            (Quoting::Comment(_), b'-') => Quoting::Comment(last == '-'),
+            (quoting, _) => quoting,
+        }
+    }
+
+    /// Whether the white space sent last, at the start of a line, makes what follows indented code: text, and no call,
+    /// precedes it.
+    pub(super) fn is_indented_code(&self) -> bool {
+        let line =
+            self.blank.rfind('\n').map(|end| tail(&self.blank, end + 1)).filter(|line| !line.is_empty());
+        let columns = |line: &str| line.bytes().map(|byte| if byte == b'\t' { 4 } else { 1 }).sum::<usize>();
+        self.seen_text && self.behind == Behind::Text && line.is_some_and(|line| columns(line) >= 4)
     }
 
     /// Whether `text` can be sent unchanged, with nothing held before or after it.
@@ -98,14 +164,14 @@ impl Prose {
             true => text.bytes().next_back().is_none_or(is_blank),
             false => !self.seen_text && text.bytes().all(is_blank),
         };
-        self.blank.is_empty() && self.line_rest.is_none() && !leads && !trails
+        self.blank.is_empty() && !self.notes_more() && !leads && !trails
     }
 
     /// Records that `text`, for which [`Prose::passes`] returned true, was sent unchanged.
     pub(super) fn passed(&mut self, text: &str) {
         self.note(text);
         self.seen_text = true;
-        self.behind_call = false;
+        self.behind = Behind::Text;
     }
 
     /// Whether the message has calls.
@@ -114,17 +180,19 @@ impl Prose {
     }
 
     pub(super) fn is_behind_call(&self) -> bool {
-        self.behind_call
+        self.behind == Behind::Call
     }
 
     /// Makes what follows the last call count as text rather than framing.
     pub(super) fn leave_call(&mut self) {
-        self.behind_call = false;
+        if self.is_behind_call() {
+            self.behind = Behind::LeftCall;
+        }
     }
 
     /// Sends text, but holds its trailing white space.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
-        let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
+        let text = if self.notes_more() { self.note_more(text, out) } else { text };
         if text.is_empty() {
             return;
         }
@@ -170,6 +238,7 @@ impl Prose {
             return;
         }
         self.line_rest = None;
+        self.note_recent(text);
         self.note(text);
         self.show(text, out);
     }
@@ -184,7 +253,7 @@ impl Prose {
     /// Called when a call has become certain. `starts_line` is set if its container began a line.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
-        self.behind_call = true;
+        self.behind = Behind::Call;
         if starts_line {
             let line = self.blank.rfind('\n').map_or(0, |at| at + 1);
             self.blank.truncate(line);
@@ -197,7 +266,7 @@ impl Prose {
         self.takes_lines = true;
         self.line_rest = Some(self.blank.len());
         self.line_blank = true;
-        self.last = 0;
+        self.last = '\0';
     }
 
     /// Handles a marker around the answer: the line ends on its inner side are markup.
@@ -217,7 +286,7 @@ impl Prose {
 
     pub(super) fn container_ended(&mut self, starts_line: bool) {
         self.takes_lines = false;
-        self.last = 0;
+        self.last = '\0';
         self.line_rest = starts_line.then_some(self.blank.len());
     }
 
@@ -238,13 +307,43 @@ impl Prose {
     /// Begins the text of another response, which begins a line like the first response did.
     pub(super) fn next_answer(&mut self) {
         self.line_blank = true;
-        self.last = 0;
+        self.last = '\0';
+        self.quoting = Quoting::Nothing;
         self.line_rest = None;
+    }
+
+    /// Whether more than usual is noted of the text.
+    fn notes_more(&self) -> bool {
+        self.line_rest.is_some() || self.recent.is_some()
+    }
+
+    /// Returns the rest of the text, without what was handled.
+    fn note_more<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
+        self.note_recent(text);
+        if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text }
+    }
+
+    fn note_recent(&mut self, text: &str) {
+        if let Some(recent) = &mut self.recent {
+            recent.push_str(last_bytes(text, MIN_RECENT));
+            let kept = last_bytes(recent, MIN_RECENT).len();
+            recent.drain(..recent.len() - kept);
+        }
+    }
+
+    /// Keeps the end of the text from here on.
+    pub(super) fn keep_recent(&mut self) {
+        self.recent.get_or_insert_default();
+    }
+
+    /// Returns the end of the text, if there is enough to be compared.
+    pub(super) fn recent(&self) -> Option<&str> {
+        self.recent.as_deref().filter(|recent| recent.len() >= MIN_RECENT)
     }
 
     fn note(&mut self, text: &str) {
         self.line_blank = self.starts_line(text);
-        self.last = text.bytes().next_back().unwrap_or(self.last);
+        self.last = self.last(text);
     }
 
     /// Handles the remainder of a line that a container began. Returns what follows the white space at the start of
@@ -277,7 +376,7 @@ impl Prose {
                     self.line_rest = None;
                 }
                 self.line_blank = true;
-                self.last = b'\n';
+                self.last = '\n';
                 tail(text, blank + 1)
             }
             Some(_) => {
@@ -297,7 +396,7 @@ impl Prose {
         }
         self.blank.clear();
         self.seen_text = true;
-        self.behind_call = false;
+        self.behind = Behind::Text;
     }
 
     fn release_blank(&mut self, out: &mut impl Sink) {

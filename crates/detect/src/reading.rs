@@ -4,8 +4,11 @@ use super::{
     gate::Waiting,
     gated_container::{GatedContainer, Passed},
     prose::Prose,
+    quote::{Quote, is_punctuation},
     string_fast_path::StringFastPath,
+    text::tail,
     walk::{CallRules, Out, Piece},
+    watch::Watch,
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
@@ -18,7 +21,7 @@ use std::borrow::Cow;
 pub(super) struct Reading {
     pub(super) format: &'static Format,
     pub(super) starts_line: bool,
-    pub(super) quoted: bool,
+    pub(super) quote: Quote,
     /// Whether the marker is specific to calls, so that calls to undeclared names are accepted.
     pub(super) marked: bool,
     /// Whether the container includes its indentation and line ending. White space around a marker that is specific
@@ -28,8 +31,14 @@ pub(super) struct Reading {
     pub(super) container: GatedContainer,
     /// What else may begin here if this attempt fails.
     pub(super) rivals: Rivals,
-    /// How the section ended, if the next byte decides whether it was quoted.
+    /// How the section ended, if what follows decides whether it was quoted.
     pub(super) behind: Option<Ending>,
+    /// How many bytes of punctuation after that end have been read.
+    pub(super) punctuation: usize,
+    /// Whether it reads messages, each of which may be a call.
+    pub(super) has_messages: bool,
+    /// Set if the calls may be a quotation and therefore wait.
+    pub(super) watch: Option<Watch>,
 }
 
 /// How a section ended.
@@ -38,16 +47,6 @@ pub(super) enum Ending {
     Calls,
     /// The message has ended too: the model invented everything after this point.
     Message,
-}
-
-/// Handles the end of a section that may be quoted, at offset `taken`. It is quoted if a backtick follows.
-fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
-    match (text.as_bytes().get(taken), ending) {
-        (None, _) => Passed::More,
-        (Some(b'`'), _) => Passed::Failed { taken, rescan: 0 },
-        (Some(_), Ending::Calls) => Passed::Ended { taken, rescan: 0 },
-        (Some(_), Ending::Message) => Passed::MessageEnded(taken),
-    }
 }
 
 /// Alternatives to an attempt at the same position.
@@ -73,15 +72,35 @@ impl Reading {
 
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         if let Some(ending) = self.behind {
-            return quote(ending, text, 0);
+            return self.follows(ending, text, 0);
         }
         let (ending, taken) = match self.container.feed(text, rules, out) {
-            Passed::Ended { taken, rescan: 0 } if self.quoted => (Ending::Calls, taken),
-            Passed::MessageEnded(taken) if self.quoted => (Ending::Message, taken),
+            Passed::Ended { taken, rescan: 0 } if self.quote.has_marks() => (Ending::Calls, taken),
+            Passed::MessageEnded(taken) if self.quote.has_marks() => (Ending::Message, taken),
             passed => return passed,
         };
         self.behind = Some(ending);
-        quote(ending, text, taken)
+        self.follows(ending, text, taken)
+    }
+
+    /// Handles the end of a section after a quotation mark, at offset `taken`. It is quoted if the matching mark
+    /// follows, perhaps behind punctuation.
+    fn follows(&mut self, ending: Ending, text: &str, taken: usize) -> Passed {
+        let rescan = self.punctuation;
+        let mut behind = tail(text, taken).chars();
+        let mut next = behind.next();
+        if let Some(mark) = next.filter(|mark| rescan == 0 && is_punctuation(*mark)) {
+            next = behind.next();
+            if next.is_none() {
+                self.punctuation = mark.len_utf8();
+            }
+        }
+        match (next, ending) {
+            (None, _) => Passed::More,
+            (Some(mark), _) if self.quote.ends_with(mark) => Passed::Failed { taken, rescan },
+            (Some(_), Ending::Calls) => Passed::Ended { taken, rescan },
+            (Some(_), Ending::Message) => Passed::MessageEnded(taken),
+        }
     }
 
     /// Whether calls of this format were found but are quoted. If so, no other formats are tried.
@@ -98,7 +117,7 @@ impl Reading {
     /// ends in it.
     pub(super) fn is_in_markup(&self, held: &str) -> bool {
         let begins = held.trim_start().starts_with(['<', '[', ']']) || is_token(held);
-        self.marked && !self.quoted && begins && !self.container.has_text()
+        self.marked && self.quote == Quote::None && begins && !self.container.has_text()
     }
 
     /// How many bytes at the end of the input may still be text.

@@ -9,11 +9,12 @@ use super::{
     gate::Wait,
     markers::{Markers, Reads},
     reading::Reading,
+    text::tail,
     walk::CallRules,
 };
 use crate::{
     format::{self, Calls, Channels, Format, Grammar, KnownFormats, Place, Python},
-    rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
+    rules::{ArgumentDelivery, Detect, QuotedCalls, Rules, UnknownCalls},
 };
 
 /// A format whose calls are written in fences.
@@ -64,6 +65,53 @@ pub(super) enum Begins {
     Marker(Place),
 }
 
+/// Where a byte may begin something other than text.
+pub(super) mod opens {
+    /// Anywhere.
+    pub(crate) const ANYWHERE: u8 = 1;
+    /// At the start of a message.
+    pub(crate) const MESSAGE_START: u8 = 2;
+    /// Where visible quotations count.
+    pub(crate) const QUOTATIONS: u8 = 4;
+    /// In a block quote or comment.
+    pub(crate) const QUOTED: u8 = 8;
+}
+
+/// The first keys of call objects, or how they begin.
+const CALL_KEYS: &[&str] = &[
+    "name",
+    "tool",
+    "func",
+    "action",
+    "arguments",
+    "param",
+    "args",
+    "input",
+    "id\"",
+    "id\\",
+    "call",
+    "type",
+];
+
+/// Removes the white space at the start of `text`, which may be written with escapes.
+fn without_blanks(text: &str) -> &str {
+    let mut rest = text.trim_ascii_start();
+    while let Some(behind) = ["\\n", "\\r", "\\t"].iter().find_map(|escape| rest.strip_prefix(escape)) {
+        rest = behind.trim_ascii_start();
+    }
+    rest
+}
+
+/// Whether the formats of a plan were chosen, be it by name or because of the model's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chosen {
+    No,
+    /// Chosen, and fences of other formats have no calls.
+    Unquoted,
+    /// Chosen, and such fences are read like other text.
+    All,
+}
+
 /// The part of a search that depends only on the formats.
 #[derive(Debug)]
 pub(super) struct SearchPlan {
@@ -74,13 +122,14 @@ pub(super) struct SearchPlan {
     pub(super) unmarked: Vec<Unmarked>,
     /// The markup that is framing right after a call.
     pub(super) framing: Framing,
-    /// For each byte, whether it may begin something other than text. The first flag applies after the first
-    /// visible text, and the second one at the start of a message.
-    opens: [(bool, bool); 256],
+    /// For each byte, where it may begin something other than text, as flags of [`opens`].
+    opens: [u8; 256],
+    /// The bytes with which something other than text may begin.
+    first_bytes: Vec<u8>,
+    /// Whether nothing is read in fences, even if no format has its calls in them.
+    skips_fences: bool,
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
-    /// Whether nothing is read in fences although no format has calls in them.
-    heeds_fences: bool,
     /// Whether only reasoning is read from the channels of formats that were not chosen by name. Their other
     /// messages stay text, which may contain calls of the named formats.
     only_reasoning: bool,
@@ -89,12 +138,12 @@ pub(super) struct SearchPlan {
 impl SearchPlan {
     /// Returns the plan, or `None` if there is nothing to look for. The plan for automatic detection is built only
     /// once. Formats that a model's name adds are tried before the formats of that plan.
-    fn of(detect: &Detect, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
+    fn of(settings: &Rules, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
         static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
         fn auto(calls: bool, reasoning: bool) -> Arc<SearchPlan> {
-            Arc::new(SearchPlan::new(&format::auto(), Reads { calls, reasoning }, false, None))
+            Arc::new(SearchPlan::new(&format::auto(), Reads { calls, reasoning }, Chosen::No, None))
         }
         let auto: &'static Arc<Self> = match (reads.calls, reads.reasoning) {
             (true, true) => &ALL,
@@ -102,22 +151,26 @@ impl SearchPlan {
             (false, true) => &SAID,
             (false, false) => return None,
         };
-        match detect {
+        let quoted = if settings.quoted_calls == QuotedCalls::Call { Chosen::All } else { Chosen::Unquoted };
+        match &settings.detect {
             Detect::Auto | Detect::Off => Some(Arc::clone(auto)),
-            Detect::AutoAnd(first) => Some(Arc::new(Self::new(&known.named(first), reads, true, Some(auto)))),
+            Detect::AutoAnd(first) => {
+                Some(Arc::new(Self::new(&known.named(first), reads, quoted, Some(auto))))
+            }
             Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => None,
             Detect::Formats(formats) => {
                 let behind = reads.reasoning.then(|| &**SAID);
-                let mut plan = Self::new(&known.named(formats), reads, true, behind);
+                let mut plan = Self::new(&known.named(formats), reads, quoted, behind);
                 plan.only_reasoning = reads.calls;
                 Some(Arc::new(plan))
             }
         }
     }
 
-    /// Builds a plan for `formats`, followed by the formats of `behind`. `chosen` is true if `formats` were chosen
-    /// explicitly, be it by name or because of the model's name.
-    fn new(formats: &[&'static Format], reads: Reads, chosen: bool, behind: Option<&'static Self>) -> Self {
+    /// Builds a plan for `formats`, followed by the formats of `behind`.
+    fn new(formats: &[&'static Format], reads: Reads, chosen: Chosen, behind: Option<&'static Self>) -> Self {
+        let skips_fences = !reads.calls || chosen != Chosen::All;
+        let chosen = chosen != Chosen::No;
         let read = |format: &&'static Format| {
             let format = *format;
             format.grammars.iter().filter(move |grammar| reads.grammar(grammar)).map(move |g| (format, g))
@@ -133,9 +186,10 @@ impl SearchPlan {
                 .filter(|unmarked| chosen || unmarked.list.is_none())
                 .collect(),
             framing: if reads.calls { Framing::new(formats) } else { Framing::of_reasoning(formats) },
-            opens: [(false, false); 256],
+            opens: [0; 256],
+            first_bytes: Vec::new(),
+            skips_fences,
             begun: if chosen { begun(grammars()) } else { None },
-            heeds_fences: !reads.calls,
             only_reasoning: false,
         };
         if let Some(behind) = behind {
@@ -159,33 +213,83 @@ impl SearchPlan {
     /// Updates the table, which was copied from `behind`, for bytes that begin something in this plan.
     fn learn_opens(&mut self) {
         let mut opens = self.opens;
-        for byte in self.markers.first_bytes().chain(*b"{[`~") {
-            let begins = self.begins(byte);
-            let within = begins.is_some_and(|begins| begins != Begins::Marker(Place::MessageStart));
+        for byte in self.markers.first_bytes().chain(*b"{[`~>\n-") {
+            let begins = match self.begins(byte) {
+                None => 0,
+                Some(Begins::Marker(Place::MessageStart)) => opens::MESSAGE_START,
+                Some(_) => opens::ANYWHERE | opens::MESSAGE_START,
+            };
+            let quotes = match byte {
+                b'>' => opens::QUOTATIONS,
+                b'\n' | b'-' => opens::QUOTED,
+                _ => 0,
+            };
             if let Some(known) = opens.get_mut(usize::from(byte)) {
-                *known = (within, begins.is_some());
+                *known = begins | quotes;
             }
         }
         self.opens = opens;
+        let has_values = !self.unmarked.is_empty() || !self.fences.is_empty();
+        let may_begin = |byte: &u8| {
+            self.begins(*byte).is_some() || (has_values && matches!(byte, b'{' | b'[' | b'`' | b'~'))
+        };
+        self.first_bytes = (0..=u8::MAX).filter(may_begin).collect();
     }
 
     pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
         match byte {
             b'{' | b'[' if !self.unmarked.is_empty() => Some(Begins::Bracket),
-            b'`' | b'~' => (!self.fences.is_empty() || self.heeds_fences).then_some(Begins::Fence),
+            b'`' | b'~' => (self.skips_fences || !self.fences.is_empty()).then_some(Begins::Fence),
             _ => self.markers.first(byte).map(Begins::Marker),
         }
     }
 
-    /// Returns the offset of the first byte from `from` on that may begin something. `fresh` is set if nothing
-    /// visible has appeared in the message yet.
-    pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
+    /// Returns the offset of the first byte from `from` on that may begin something at a place with one of the flags
+    /// `here` of [`opens`].
+    pub(super) fn first_opening(&self, text: &str, from: usize, here: u8) -> Option<usize> {
         let rest = text.as_bytes().get(from..)?;
-        let opens = |&byte: &u8| {
-            let (within, at_start) = self.opens.get(usize::from(byte)).copied().unwrap_or_default();
-            within || (fresh && at_start)
-        };
+        let opens = |&byte: &u8| self.opens.get(usize::from(byte)).is_some_and(|opens| opens & here != 0);
         rest.iter().position(opens).map(|at| from + at)
+    }
+
+    /// Whether `text` contains something with which a call may begin.
+    pub(super) fn has_marker(&self, text: &str) -> bool {
+        if self.begun.is_some() {
+            return true;
+        }
+        let unmarked = !self.unmarked.is_empty() || !self.fences.is_empty();
+        let begins = |at: usize| {
+            let rest = tail(text, at);
+            self.markers.opens_call(rest) || (unmarked && self.may_begin_value(rest))
+        };
+        self.first_bytes.chunks(3).any(|bytes| {
+            let byte = |at: usize| bytes.get(at).or(bytes.first()).copied().unwrap_or_default();
+            memchr::memchr3_iter(byte(0), byte(1), byte(2), text.as_bytes()).any(begins)
+        })
+    }
+
+    /// Whether a call without a marker may begin at the start of `text`: an object whose first key belongs to calls,
+    /// a list of Python calls, or a fence with code.
+    fn may_begin_value(&self, text: &str) -> bool {
+        match text.as_bytes().first() {
+            Some(b'{') => {
+                let key = without_blanks(tail(text, 1)).trim_start_matches('\\').strip_prefix('"');
+                key.is_some_and(|key| CALL_KEYS.iter().any(|known| key.starts_with(known)))
+            }
+            Some(b'[') => {
+                let inside = tail(text, 1).trim_ascii_start();
+                let name = inside
+                    .bytes()
+                    .position(|byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')));
+                name.is_some_and(|end| end > 0 && inside.as_bytes().get(end) == Some(&b'('))
+            }
+            Some(b'`' | b'~') => {
+                let info = text.trim_start_matches(['`', '~']);
+                let codes = self.fences.iter().filter(|fenced| fenced.code.is_some());
+                codes.flat_map(|fenced| fenced.infos).any(|code| info.starts_with(code))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -207,6 +311,9 @@ pub(super) struct Search {
     pub(super) max_markup: usize,
     pub(super) max_hold: usize,
     pub(super) max_arguments: usize,
+    pub(super) quoted_calls: QuotedCalls,
+    /// The flag of [`opens`] for visible quotations, if they count.
+    pub(super) quotations: u8,
 }
 
 impl Search {
@@ -220,7 +327,7 @@ impl Search {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning.reads_markers() };
         Some(Self {
-            sought: SearchPlan::of(&settings.detect, known, reads)?,
+            sought: SearchPlan::of(settings, known, reads)?,
             calls,
             // If calls are not detected, no name belongs to a tool, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
@@ -234,6 +341,12 @@ impl Search {
             max_markup: settings.limits.max_markup,
             max_hold: settings.limits.max_hold,
             max_arguments: settings.limits.max_arguments,
+            quoted_calls: settings.quoted_calls,
+            quotations: if calls && settings.quoted_calls != QuotedCalls::Call {
+                opens::QUOTATIONS
+            } else {
+                0
+            },
         })
     }
 
@@ -296,7 +409,7 @@ mod tests {
     use crate::format::ALL;
 
     static AUTO: LazyLock<SearchPlan> =
-        LazyLock::new(|| SearchPlan::new(&format::auto(), Reads::ALL, false, None));
+        LazyLock::new(|| SearchPlan::new(&format::auto(), Reads::ALL, Chosen::No, None));
 
     proptest! {
         #[test]
@@ -305,7 +418,7 @@ mod tests {
         ) {
             let behind = format::auto().into_iter().filter(|format| !first.contains(format));
             let all: Vec<_> = first.iter().copied().chain(behind).collect();
-            let (layered, flat) = (SearchPlan::new(&first, Reads::ALL, true, Some(&AUTO)), SearchPlan::new(&all, Reads::ALL, true, None));
+            let (layered, flat) = (SearchPlan::new(&first, Reads::ALL, Chosen::All, Some(&AUTO)), SearchPlan::new(&all, Reads::ALL, Chosen::All, None));
             let names = |sought: &SearchPlan| {
                 let fences = sought.fences.iter().map(|fenced| fenced.format.name);
                 // In one list, all formats count as chosen, so their lists of calls count, too.
@@ -317,7 +430,9 @@ mod tests {
             for byte in 0..=u8::MAX {
                 let begins = layered.begins(byte);
                 let within = begins.is_some_and(|begins| begins != Begins::Marker(Place::MessageStart));
-                prop_assert_eq!(layered.opens[usize::from(byte)], (within, begins.is_some()), "{}", byte);
+                let opens = layered.opens[usize::from(byte)];
+                prop_assert_eq!(opens & opens::ANYWHERE != 0, within, "{}", byte);
+                prop_assert_eq!(opens & opens::MESSAGE_START != 0, begins.is_some(), "{}", byte);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::{
     gate::Waiting,
     gated_container::Passed,
     pattern::Fit,
+    quote::Quote,
     reading::{Outlet, Reading, Rivals},
     tentative::LastEnd,
     text::{append, boundary_from, head, tail},
@@ -29,6 +30,14 @@ fn is_half_marker(held: &str) -> bool {
 impl Detector {
     /// Resolves the held text at the end of the text. `stopped` is set if the model stopped by itself.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.decide_state(stopped, out);
+        if self.settle_pending(stopped, out) {
+            self.decide_state(stopped, out);
+        }
+    }
+
+    /// Like [`Self::decide`], but pending calls stay pending.
+    pub(super) fn decide_state(&mut self, stopped: bool, out: &mut impl Sink) {
         self.decide_until(stopped, out, |state| {
             matches!(state, State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped)
         });
@@ -39,7 +48,7 @@ impl Detector {
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         let has_call = matches!(&self.state, State::Calls(reading) if reading.container.has_begun());
         if has_call || self.held() > self.prose.held() {
-            self.decide_until(true, out, |state| {
+            let is_resolved = |state: &State| {
                 !matches!(
                     state,
                     State::Attributes { .. }
@@ -49,7 +58,11 @@ impl Detector {
                         | State::Behind
                         | State::Ending { .. }
                 )
-            });
+            };
+            self.decide_until(true, out, is_resolved);
+            if self.settle_pending(false, out) {
+                self.decide_until(true, out, is_resolved);
+            }
         }
         if matches!(self.state, State::Prose) {
             self.prose.interrupt(out);
@@ -60,45 +73,64 @@ impl Detector {
     fn decide_until(&mut self, stopped: bool, out: &mut impl Sink, is_resolved: fn(&State) -> bool) {
         self.flow = None;
         while !is_resolved(&self.state) {
-            match std::mem::replace(&mut self.state, State::Prose) {
-                // The opener of an HTML element is ASCII.
-                State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
-                State::Marker { quoted: false, place, .. } if self.is_markup(place) => {
-                    self.leave_out(out);
-                }
-                State::Marker { .. } | State::Opener(_) => self.release(0, out),
-                State::Calls(mut reading) => {
-                    let unfinished = stopped && reading.container.is_unfinished();
-                    let ended = self.finish_calls(&mut reading, stopped, out);
-                    self.unfinished |= unfinished && ended;
-                    let cut = !ended
-                        && self.is_cut
-                        && reading.container.waiting_end().is_none()
-                        && reading.is_in_markup(&self.held);
-                    if cut {
-                        self.leave_out(out);
-                    }
-                    self.settle_calls(&reading, ended || cut, out);
-                }
-                State::Reasoning(mut thinking) => {
-                    if self.is_cut && is_half_marker(thinking.markup()) {
-                        self.held = thinking.take_markup();
-                        self.leave_out(out);
-                    }
-                    thinking.finish(out);
-                    self.reasoning_unclosed(&thinking, stopped);
-                }
-                State::QuotedCloser(_) => self.take_closer(),
-                State::Whole(kept) => self.read_kept(&kept, stopped, out),
-                State::Behind if self.is_cut && is_half_marker(&self.held) => self.leave_out(out),
-                State::Tentative(tentative) => self.finish_tentative(*tentative, stopped, out),
-                State::Behind => self.leave_call(out),
-                State::Ending { ended } if ended == self.held.len() => self.held.clear(),
-                State::Ending { ended } => self.release(self.held.len().saturating_sub(ended), out),
-                State::Invented(_) => self.held.clear(),
-                State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}
+            if !self.is_paused() {
+                self.resolve(stopped, out);
+            } else if self.state_is_behind() {
+                return;
+            } else {
+                self.resolve_behind_pending(stopped, out);
             }
         }
+    }
+
+    /// Whether nothing but white space has followed the last call.
+    fn state_is_behind(&self) -> bool {
+        matches!(self.state, State::Behind) && self.held.is_empty()
+    }
+
+    /// Resolves the held text of the current state at the end of the text.
+    pub(super) fn resolve(&mut self, stopped: bool, out: &mut impl Sink) {
+        match std::mem::replace(&mut self.state, State::Prose) {
+            // The opener of an HTML element is ASCII.
+            State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
+            State::Marker { quote, place, .. } if !quote.has_backtick() && self.is_markup(place) => {
+                self.leave_out(out);
+            }
+            State::Marker { .. } | State::Opener(_) => self.release(0, out),
+            State::Calls(reading) => self.resolve_calls(reading, stopped, out),
+            State::Reasoning(mut thinking) => {
+                if self.is_cut && is_half_marker(thinking.markup()) {
+                    self.held = thinking.take_markup();
+                    self.leave_out(out);
+                }
+                thinking.finish(out);
+                self.reasoning_unclosed(&thinking, stopped);
+            }
+            State::QuotedCloser(_) => self.take_closer(),
+            State::Whole(kept) => self.read_kept(&kept, stopped, out),
+            State::Behind if self.is_cut && is_half_marker(&self.held) => self.leave_out(out),
+            State::Tentative(tentative) => self.finish_tentative(*tentative, stopped, out),
+            State::Behind => self.leave_call(out),
+            State::Ending { ended } if ended == self.held.len() => self.held.clear(),
+            State::Ending { ended } => self.release(self.held.len().saturating_sub(ended), out),
+            State::Invented(_) => self.held.clear(),
+            State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}
+        }
+    }
+
+    /// Resolves calls, which may not be complete, at the end of the text.
+    fn resolve_calls(&mut self, mut reading: Box<Reading>, stopped: bool, out: &mut impl Sink) {
+        let unfinished = stopped && reading.container.is_unfinished();
+        let ended = self.finish_calls(&mut reading, stopped, out);
+        self.unfinished |= unfinished && ended;
+        let cut = !ended
+            && self.is_cut
+            && reading.container.waiting_end().is_none()
+            && reading.is_in_markup(&self.held);
+        if cut {
+            self.leave_out(out);
+        }
+        self.settle_calls(&reading, ended || cut, out);
     }
 
     /// Whether the held text, which may begin a marker, is not text although the response ends in it.
@@ -125,9 +157,17 @@ impl Detector {
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
         let unsent = if ended || self.doubted.is_some() { None } else { reading.container.waiting_end() };
         match self.doubted.take() {
+            _ if ended && reading.punctuation > 0 => {
+                self.held.drain(..self.held.len().saturating_sub(reading.punctuation));
+                self.release(0, out);
+            }
             _ if ended => self.held.clear(),
             // Half a call is neither a call nor text.
-            _ if unsent == Some(CallEnd::Cut) && self.is_cut && reading.marked && !reading.quoted => {
+            _ if unsent == Some(CallEnd::Cut)
+                && self.is_cut
+                && reading.marked
+                && reading.quote == Quote::None =>
+            {
                 let name = reading.container.waiting_name().unwrap_or_default();
                 let message =
                     format!("the response was cut off inside a call to `{name}`, which is left out");
@@ -149,6 +189,9 @@ impl Detector {
 
     /// Feeds the reading, and sends the calls that it finds.
     fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
+        if let Some(watch) = reading.watch.take() {
+            return self.feed_watched(reading, watch, text, out);
+        }
         let (format, starts_line) = (reading.format, reading.takes_line);
         let rules = self.search.rules_of(reading);
         let (prose, next) = (&mut self.prose, &mut self.next);
@@ -157,6 +200,9 @@ impl Detector {
     }
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
+        if let Some(watch) = reading.watch.take() {
+            return self.finish_watched(reading, watch, stopped, out);
+        }
         let (format, starts_line) = (reading.format, reading.takes_line);
         let rules = self.search.rules_of(reading);
         let (prose, next) = (&mut self.prose, &mut self.next);
@@ -172,7 +218,22 @@ impl Detector {
         self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
         let text = self.within_limit(text, &reading);
-        match self.feed(&mut reading, text, out) {
+        let passed = self.feed(&mut reading, text, out);
+        match reading.watch.take() {
+            Some(watch) => self.watched(reading, watch, passed, text, out),
+            None => self.proceed(reading, passed, text, out),
+        }
+    }
+
+    /// Acts on what became of `text`.
+    pub(super) fn proceed(
+        &mut self,
+        mut reading: Box<Reading>,
+        passed: Passed,
+        text: &str,
+        out: &mut impl Sink,
+    ) -> usize {
+        match passed {
             Passed::More => {
                 self.take_all(reading, text, out);
                 text.len()
@@ -182,10 +243,14 @@ impl Detector {
                 self.last_end = LastEnd { rescan: reading.container.undecided(), broken: false };
                 self.make_certain(&mut reading, out);
                 self.held.shrink_to(MAX_SPACE);
+                if reading.has_messages {
+                    reading.watch = self.watch(reading.quote);
+                }
                 self.state = State::Calls(reading);
                 taken
             }
             Passed::Broken(taken) => {
+                reading.watch = self.watch(reading.quote);
                 self.held.push_str(head(text, taken));
                 self.last_end = LastEnd { rescan: reading.container.undecided(), broken: true };
                 self.broken(reading, out);
@@ -221,7 +286,7 @@ impl Detector {
 
     /// Handles a broken call of which nothing has been sent. It is text as written, and later calls are still read.
     fn broken(&mut self, mut reading: Box<Reading>, out: &mut impl Sink) {
-        if self.doubted.is_some() || reading.quoted {
+        if self.doubted.is_some() || reading.quote.has_marks() {
             return self.fail(*reading, 0, false, out);
         }
         self.say_broken(&reading, out);
@@ -303,14 +368,20 @@ impl Detector {
     }
 
     /// Sends waiting pieces of calls. `at_end` is set if the text has ended.
-    fn send(&mut self, reading: &Reading, pieces: Vec<Waiting>, at_end: bool, out: &mut impl Sink) {
+    pub(super) fn send(
+        &mut self,
+        reading: &Reading,
+        pieces: Vec<Waiting>,
+        at_end: bool,
+        out: &mut impl Sink,
+    ) {
         let (format, starts_line) = (reading.format, reading.takes_line);
         let (prose, next) = (&mut self.prose, &mut self.next);
         Outlet { format, starts_line, prose, next, at_end, out }.pieces(pieces);
     }
 
     /// How many bytes of source may be held before a call has begun.
-    fn max_hold(&self) -> usize {
+    pub(super) fn max_hold(&self) -> usize {
         let most = self.search.max_hold;
         if self.doubted.is_some() { most.min(MAX_DOUBT) } else { most }
     }
@@ -336,7 +407,7 @@ impl Detector {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
         self.last_end = LastEnd { rescan, broken: begun || cut };
-        let Reading { starts_line, quoted, mut container, rivals, .. } = reading;
+        let Reading { starts_line, quote, mut container, rivals, .. } = reading;
         let surroundings = container.surroundings(cut);
         self.keeps_end |= matches!(surroundings, Surroundings::Message);
         match if quotation { Rivals::None } else { rivals } {
@@ -344,14 +415,14 @@ impl Detector {
                 if let Some(place) = self.rival(opener, next, starts_line) {
                     let held = std::mem::take(&mut self.held);
                     self.held.push_str(head(&held, opener));
-                    self.enter_at(place, starts_line, quoted, out);
+                    self.enter_at(place, starts_line, quote, out);
                     self.text(tail(&held, opener), out);
                     return;
                 }
             }
             Rivals::Unmarked { next } => {
                 let byte = self.held.bytes().next().unwrap_or_default();
-                if self.enter_unmarked(byte, next, starts_line, quoted) {
+                if self.enter_unmarked(byte, next, starts_line, quote) {
                     let held = std::mem::take(&mut self.held);
                     self.text(&held, out);
                     return;
@@ -374,7 +445,7 @@ impl Detector {
 
     /// Turns all held text into reasoning, since no call that will be sent has begun in it. The text is not
     /// searched again, because it may be as long as a call and full of openers.
-    fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
+    pub(super) fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
         thinking.say(&std::mem::take(&mut self.held), out);
         self.state = State::Reasoning(thinking);
     }

@@ -81,6 +81,7 @@ impl Detector {
             Some(_) => State::Whole(String::new()),
             None => Self::first_state(&self.search, self.start.is_in_reasoning()),
         };
+        self.watch_start();
     }
 
     /// Keeps text until its end shows how it started. Returns how much was read.
@@ -91,7 +92,7 @@ impl Detector {
             return text.len();
         }
         let kept = std::mem::take(kept);
-        self.state = Self::first_state(&self.search, self.start.is_in_reasoning());
+        self.start(self.start.is_in_reasoning());
         self.text(&kept, out);
         0
     }
@@ -111,7 +112,7 @@ impl Detector {
     /// Reads the text that was kept, as what it has shown itself to be. `stopped` is set if the model stopped by itself.
     pub(super) fn read_kept(&mut self, kept: &str, stopped: bool, out: &mut impl Sink) {
         let in_reasoning = self.shows_reasoning(kept, stopped);
-        self.state = Self::first_state(&self.search, in_reasoning);
+        self.start(in_reasoning);
         if self.start.in_reasoning && !in_reasoning && !kept.trim().is_empty() {
             self.start.saw(in_reasoning);
         }
@@ -136,7 +137,7 @@ impl Detector {
     /// Reads `text` without output, and returns what `shows` says about the detector's state after that.
     fn tried(&mut self, in_reasoning: bool, text: &str, shows: impl FnOnce(&Self) -> bool) -> bool {
         let (checkpoint, start, peak) = (self.checkpoint(), self.start, self.held_peak);
-        self.state = Self::first_state(&self.search, in_reasoning);
+        self.start(in_reasoning);
         self.text(text, &mut Nowhere);
         let shown = shows(self);
         self.restore(checkpoint);
@@ -157,7 +158,7 @@ impl Detector {
                 self.prose.reasoning_ended(false);
             }
             Entry::Closer if may_drop => match self.prose.last("") {
-                quote @ (b'`' | b'"' | b'\'') => self.state = State::QuotedCloser(quote),
+                quote @ ('`' | '"' | '\'') => self.state = State::QuotedCloser(quote),
                 _ => self.take_closer(),
             },
             entry @ (Entry::Closer | Entry::Mention) => {
@@ -182,7 +183,7 @@ impl Detector {
     /// Handles the text behind a closer that a quotation mark precedes. It is text if the same mark follows.
     pub(super) fn quoted_closer(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::QuotedCloser(quote) = self.state else { return 0 };
-        if text.as_bytes().first() == Some(&quote) {
+        if text.starts_with(quote) {
             self.state = State::Prose;
             self.release(0, out);
         } else {

@@ -7,11 +7,13 @@
 //! follows, they are reasoning, as written.
 //!
 //! The text after the opener is read by the detector itself, whose output is collected instead of sent. If the
-//! calls turn out to be reasoning, the detector returns to the state before them.
+//! calls turn out to be reasoning, the detector returns to the state before them. A call that repeats a text that
+//! the model was given to read is text there, and so it is reasoning.
 
 use super::{
     Detector, State,
     prose::Prose,
+    quote::Quote,
     settle::MAX_DOUBT,
     text::{boundary_from, head, tail},
     thinking::Thinking,
@@ -95,7 +97,7 @@ impl Detector {
     pub(super) fn enter_tentative(&mut self, thinking: Thinking, place: usize, out: &mut impl Sink) {
         let (prose, next, source) = (self.prose.clone(), self.next, self.held.clone());
         self.last_end = LastEnd::default();
-        self.enter_at(place, false, false, out);
+        self.enter_at(place, false, Quote::None, out);
         let state = std::mem::replace(&mut self.state, State::Prose);
         let calls = Collected::default();
         let tentative = Tentative { thinking, prose, next, source, calls_end: 0, calls, state };
@@ -110,7 +112,9 @@ impl Detector {
         let room = self.most_tentative(&tentative).saturating_sub(tentative.source.len());
         let text = if text.len() > room { head(text, boundary_from(text, room + 1)) } else { text };
         self.state = std::mem::replace(&mut tentative.state, State::Prose);
+        let quotes_only = std::mem::replace(&mut self.quotes_only, true);
         let taken = self.step(text, &mut tentative.calls);
+        self.quotes_only = quotes_only;
         self.flow = None;
         tentative.source.push_str(head(text, taken));
         if std::mem::take(&mut tentative.calls.ended) {
@@ -161,7 +165,9 @@ impl Detector {
     pub(super) fn finish_tentative(&mut self, mut tentative: Tentative, stopped: bool, out: &mut impl Sink) {
         self.last_end = LastEnd::default();
         self.state = std::mem::replace(&mut tentative.state, State::Prose);
-        self.decide(stopped, &mut tentative.calls);
+        let quotes_only = std::mem::replace(&mut self.quotes_only, true);
+        self.decide_state(stopped, &mut tentative.calls);
+        self.quotes_only = quotes_only;
         let calls = &tentative.calls;
         let ends = stopped && !calls.other && tentative.ends_with_call();
         if !ends || tentative.thinking.is_closed_in(tail(&tentative.source, tentative.calls_end)) {

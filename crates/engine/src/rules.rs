@@ -35,6 +35,11 @@ pub struct Rules {
     /// [again](#asking-the-model-again)
     #[setting(default = InvalidArguments::Forward, word)]
     pub invalid_arguments: InvalidArguments,
+    /// a call in text that repeats a tool's result or is visibly quoted:
+    /// `"text"` leaves it as text unless it stands alone, `"strict"` always, also if it repeats the user's text, and
+    /// `"call"` never
+    #[setting(default = QuotedCalls::Text, word)]
+    pub quoted_calls: QuotedCalls,
     /// how required calls and `strict` tools are [enforced](#enforcing-calls): `"schema"`,
     /// `"structural_tag"`, `"grammar"`, `"prefill"`, or `"auto"`, the best of these; `"retry"` asks
     /// [again](#asking-the-model-again) if a required call is missing; `"off"` only warns
@@ -264,6 +269,20 @@ pub enum UnknownCalls {
     Text,
     /// Ask the model again. If its next call is no better, forward the call.
     Retry,
+}
+
+/// `quoted_calls`: what to do with a call in text that repeats what the model was given to read, or that is visibly
+/// quoted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum QuotedCalls {
+    /// Leave it as text, unless it begins a line and only white space and calls follow it.
+    #[default]
+    Text,
+    /// Leave it as text, also if it repeats the user's text.
+    Strict,
+    /// It is a call like any other.
+    Call,
 }
 
 /// `invalid_arguments`: what to do with a call whose arguments violate the schema of its tool.

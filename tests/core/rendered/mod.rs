@@ -39,6 +39,22 @@ macro_rules! every_format {
             $(#[test] fn $name() { crate::rendered::laws::broken_calls(stringify!($name)); })*
         }
 
+        mod echoes_stay_text {
+            $(#[test] fn $name() { crate::rendered::laws::echoes(stringify!($name)); })*
+        }
+
+        mod visibly_quoted_calls_stay_text {
+            $(#[test] fn $name() { crate::rendered::laws::visibly_quoted(stringify!($name)); })*
+        }
+
+        mod repeated_calls_that_stand_alone_are_calls {
+            $(#[test] fn $name() { crate::rendered::laws::alone(stringify!($name)); })*
+        }
+
+        mod texts_that_were_read_do_not_change_other_calls {
+            $(#[test] fn $name() { crate::rendered::laws::unrelated(stringify!($name)); })*
+        }
+
         mod trouble_is_survived {
             $(#[test] fn $name() { crate::rendered::laws::trouble(stringify!($name)); })*
         }

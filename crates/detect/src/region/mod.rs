@@ -310,12 +310,14 @@ impl Region {
         step
     }
 
-    /// Called at the end of a value with calls. Without a container, nothing more is read, unless a backtick after
+    /// Called at the end of a value with calls. Without a container, nothing more is read, unless a mark after
     /// the value may show that it was quoted.
     fn value_ended(&mut self, len: usize) -> Step {
         self.phase = Phase::After;
         match self.container {
             RegionKind::Bare if self.quoted => Step::End(len),
+            // Without a closer, the mark that ends the quotation could be read as noise.
+            RegionKind::Tag(tag) if self.quoted && tag.close.is_empty() => Step::End(len),
             RegionKind::Bare => {
                 (self.ended, self.joined) = (true, false);
                 Step::Certain(len)

@@ -81,6 +81,7 @@ impl ExchangeState {
         self.show(&shown);
         let client = self.observers.asked_again(&self.asked.client, &request, &turns);
         self.asked.pipeline.resume(reader, &mut self.out);
+        self.asked.pipeline.reads(&turns);
         self.asked.pipeline.expect_prefill(request.prefill.clone());
         self.asked.pipeline.expect_key(request.key.clone());
         let opening = client.open(request, Admission::Again(self.permit.take(), self.asked.claimant));

@@ -258,8 +258,8 @@ impl RuleOverrides {
 mod tests {
     use super::*;
     use toolwire_pipeline::rules::{
-        ArgumentDelivery, Enforce, InvalidArguments, Limits, Misroute, Reasoning, ServerCalls, Showing,
-        UnknownCalls,
+        ArgumentDelivery, Enforce, InvalidArguments, Limits, Misroute, QuotedCalls, Reasoning, ServerCalls,
+        Showing, UnknownCalls,
     };
 
     #[test]
@@ -273,6 +273,7 @@ mod tests {
             unknown_calls: UnknownCalls::Text,
             enforce: Enforce::Retry,
             invalid_arguments: InvalidArguments::Retry,
+            quoted_calls: QuotedCalls::Strict,
             starts_in_reasoning: true,
             is_start_assumed: true,
             repair: false,

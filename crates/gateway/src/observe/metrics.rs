@@ -24,8 +24,9 @@ use self::{
     names::Names,
     series::{
         CallLabels, Series, attempts, config_reloads, constraints_failed, dropped_fields, first_byte_seconds,
-        follow_ups, hosted_call_seconds, hosted_calls, key_requests, key_tokens, lumo_refreshes, requests,
-        skipped, tokens, tools_left_out, upstream_errors, upstream_unsolicited, waiting_requests, warnings,
+        follow_ups, hosted_call_seconds, hosted_calls, key_requests, key_tokens, lumo_refreshes,
+        quoted_calls, requests, skipped, tokens, tools_left_out, upstream_errors, upstream_unsolicited,
+        waiting_requests, warnings,
     },
 };
 use super::{
@@ -169,6 +170,12 @@ impl Metrics {
         }
         for &code in &tally.warnings {
             self.series.warnings.get_or_create(&warnings::Labels { code }).inc();
+        }
+        let quoted = tally.quoted_calls;
+        for (outcome, count) in [("text", quoted.as_text), ("call", quoted.as_calls)] {
+            if count > 0 {
+                self.series.quoted_calls.get_or_create(&quoted_calls::Labels { outcome }).inc_by(count);
+            }
         }
         self.series.dropped_calls.inc_by(tally.dropped_calls);
         self.series.malformed_frames.inc_by(tally.malformed_frames);

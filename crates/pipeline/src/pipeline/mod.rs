@@ -52,7 +52,7 @@ use self::{
     withheld_events::WithheldEvents,
 };
 use crate::{
-    conversation::{Conversation, Prefill, TurnState, WantsBack},
+    conversation::{Conversation, Prefill, Turn, TurnState, WantsBack},
     detect::Detector,
     dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
     event::{Event, Finish, Reasoning, Warning},
@@ -121,7 +121,7 @@ impl Pipeline {
         let stages = Stages {
             backlog: Backlog::default(),
             prefill: PrefillStage::default(),
-            detector,
+            detector: detector.map(|detector| detector.reading(conversation)),
             withheld: WithheldEvents::new(withhold(&calls, answering.stream), settings.limits.max_hold),
             reasoning: ReasoningStage::new(settings.reasoning),
             calls,
@@ -192,6 +192,13 @@ impl Pipeline {
     /// any.
     pub fn take_state(&mut self) -> Option<TurnState> {
         if self.state == State::Done { self.stages.calls.state.take() } else { None }
+    }
+
+    /// Adds the results in `turns`, which the next hop's request contains, to the texts that the model may quote.
+    pub fn reads(&mut self, turns: &[Turn]) {
+        if let Some(detector) = &mut self.stages.detector {
+            detector.reads(turns);
+        }
     }
 
     /// Sets the text with which this hop's request started the response. Must be called before the first
@@ -471,6 +478,7 @@ impl Pipeline {
                 .map_or(0, Detector::held_peak)
                 .max(self.stages.withheld.peak())
                 .max(self.stages.prefill.peak()),
+            quoted_calls: detector.map(Detector::quoted).unwrap_or_default(),
             ..self.stages.calls.tally.clone()
         }
     }

@@ -1,7 +1,7 @@
 //! [`Tally`]: statistics of a response.
 
 use super::{Reason, corrections::UNFULFILLED};
-use crate::{dialect::Skipped, event::Finish};
+use crate::{detect::QuotedCount, dialect::Skipped, event::Finish};
 
 /// Statistics of a response, for logs and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Tally {
     pub calls: Vec<CallTally>,
     /// Number of calls that were refused or dropped.
     pub dropped_calls: u64,
+    /// Calls in text that repeat what the model was given to read or that are visibly quoted.
+    pub quoted_calls: QuotedCount,
     /// Number of parts of the upstream's response that were left out because they were malformed.
     pub malformed_frames: u64,
     /// What was left out of the upstream's response, by reason.

@@ -3,12 +3,14 @@
 mod broken;
 mod cut;
 mod found;
+mod quoted;
 mod stream;
 mod trouble;
 
 pub(crate) use broken::broken_calls;
 pub(crate) use cut::cut_calls;
 pub(crate) use found::{exchanged, found};
+pub(crate) use quoted::{alone, echoes, unrelated, visibly_quoted};
 pub(crate) use stream::streams;
 pub(crate) use trouble::trouble;
 
