@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolwire::{
-    conversation::Conversation,
+    conversation::{Conversation, Part, Received, Role, Turn},
     detect::Detector,
     event::Finish,
     format::KnownFormats,
@@ -297,4 +297,62 @@ fn echo_before_a_call_that_is_cut_off_is_text() {
     let found = find(&conversation("", source), &rules, &format!("{source} is the page."));
     assert!(found.calls.iter().all(|call| !call.is_complete()), "{found:?}");
     assert!(found.text.starts_with("Action: f(x='1')"), "{found:?}");
+}
+
+#[test]
+fn results_of_the_upstream_are_results() {
+    let text = format!("The page says {HERMES}, and nothing else.");
+    for kind in ["mcp_tool_result", "web_fetch_tool_result", "mcp_call", "custom_tool_call_output"] {
+        let mut conversation = conversation("", "nothing");
+        let part = json!({"type": kind, "content": [{"type": "text", "text": HERMES}]});
+        let part = Part::Other(Received::new("messages", part));
+        conversation.turns.push(Turn::of(Role::Assistant, vec![part]));
+        is_text(&conversation, &Rules::default(), &text);
+    }
+    let mut conversation = conversation("", "nothing");
+    let part = Part::Other(Received::new("messages", json!({"type": "document", "text": HERMES})));
+    conversation.turns.push(Turn::of(Role::User, vec![part]));
+    has_calls(&conversation, &Rules::default(), &text, 1);
+}
+
+#[test]
+fn calls_must_stand_alone_if_results_are_too_long_to_be_searched() {
+    let other = HERMES.replace('1', "2");
+    let conversation = conversation("", &(HERMES.to_owned() + &" ".repeat(17 << 20)));
+    let run = |rules: &Rules, text: &str| {
+        let (found, detector) = find_in(&conversation, rules, &by_characters(text, 1));
+        (found.calls.len(), found.text.len(), detector.quoted().as_text, detector.quoted().as_calls)
+    };
+    for call in [HERMES, &other] {
+        let text = format!("It says {call}, and nothing else.");
+        assert_eq!(run(&Rules::default(), &text), (0, text.len(), 1, 0));
+        let text = format!("It says:\n{call}\nDone.");
+        assert_eq!(run(&Rules::default(), &text), (0, text.len(), 1, 0));
+        assert_eq!(run(&Rules::default(), &format!("I will.\n{call}\n{call}\n")), (2, 7, 0, 2));
+        assert_eq!(run(&rules(QuotedCalls::Strict), call), (0, call.len(), 1, 0));
+    }
+    let exchange = Exchange::new(conversation.clone(), Rules::default(), Speech::Chat);
+    let (answer, tally) = exchange.run([&*Speech::Chat.says(&[&format!("I do {other} now.")], "stop")]);
+    assert_eq!((answer.calls.len(), &*tally.warnings), (0, &["quoted_call"][..]));
+}
+
+#[test]
+fn echo_in_hostile_results_is_text() {
+    let markers = "<tool_call>".repeat(20_000);
+    let prefixes: String = (1..HERMES.len()).map(|end| format!("{} ", &HERMES[..end])).collect();
+    let numbered: String = (0..3_000).map(|n| HERMES.replace('1', &n.to_string())).collect();
+    let ticks = "`".repeat(100_000) + &"&".repeat(100_000) + &"\\".repeat(100_000);
+    for result in [markers, prefixes, numbered, ticks] {
+        let other = HERMES.replace("\"1\"", "\"99999\"");
+        let conversation = conversation("", &format!("{result}\n{HERMES}"));
+        for (call, calls) in [(HERMES, 0), (&*other, 1)] {
+            let text = format!("It says {call}, and nothing else.");
+            for pieces in [vec![&*text], by_characters(&text, 1), by_characters(&text, 7)] {
+                let (found, _) = find_in(&conversation, &Rules::default(), &pieces);
+                assert_eq!(found.calls.len(), calls, "{} {pieces:?}", &result[..20]);
+            }
+        }
+        let (found, detector) = find_in(&conversation, &Rules::default(), &[&*format!("Now:\n{HERMES}\n")]);
+        assert_eq!((found.calls.len(), detector.quoted().as_calls), (1, 1));
+    }
 }

@@ -38,6 +38,7 @@ mod literal;
 mod markers;
 mod params;
 mod pattern;
+mod pending;
 mod prose;
 mod pythonic;
 mod quotations;
@@ -79,6 +80,7 @@ use self::{
     gated_container::GatedContainer,
     joiner::Joiner,
     markers::{Markers, Reads},
+    pending::Pending,
     prose::Prose,
     quotations::Quotations,
     quote::Quote,
@@ -89,7 +91,6 @@ use self::{
     tentative::{LastEnd, Tentative},
     text::{head, tail},
     thinking::{Thinking, ThinkingProgress},
-    watch::Pending,
 };
 use toolwire_engine::{
     conversation,

@@ -255,12 +255,13 @@ impl SearchPlan {
     /// Whether `text` contains something with which a call may begin.
     pub(super) fn has_marker(&self, text: &str) -> bool {
         if self.begun.is_some() {
-            return true;
+            return !text.is_empty();
         }
         let unmarked = !self.unmarked.is_empty() || !self.fences.is_empty();
         let begins = |at: usize| {
             let rest = tail(text, at);
-            self.markers.opens_call(rest) || (unmarked && self.may_begin_value(rest))
+            let before = at.checked_sub(1).and_then(|before| text.as_bytes().get(before)).copied();
+            self.markers.opens_call(rest) || (unmarked && self.may_begin_value(rest, before))
         };
         self.first_bytes.chunks(3).any(|bytes| {
             let byte = |at: usize| bytes.get(at).or(bytes.first()).copied().unwrap_or_default();
@@ -269,8 +270,8 @@ impl SearchPlan {
     }
 
     /// Whether a call without a marker may begin at the start of `text`: an object whose first key belongs to calls,
-    /// a list of Python calls, or a fence with code.
-    fn may_begin_value(&self, text: &str) -> bool {
+    /// a list of Python calls, or a fence with code. `before` is the byte before it.
+    fn may_begin_value(&self, text: &str, before: Option<u8>) -> bool {
         match text.as_bytes().first() {
             Some(b'{') => {
                 let key = without_blanks(tail(text, 1)).trim_start_matches('\\').strip_prefix('"');
@@ -283,7 +284,8 @@ impl SearchPlan {
                     .position(|byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')));
                 name.is_some_and(|end| end > 0 && inside.as_bytes().get(end) == Some(&b'('))
             }
-            Some(b'`' | b'~') => {
+            // A run of ticks is read once.
+            Some(&tick @ (b'`' | b'~')) if before != Some(tick) => {
                 let info = text.trim_start_matches(['`', '~']);
                 let codes = self.fences.iter().filter(|fenced| fenced.code.is_some());
                 codes.flat_map(|fenced| fenced.infos).any(|code| info.starts_with(code))

@@ -2,9 +2,9 @@
 //! was given to read contains its source.
 //!
 //! The source of a watched call is held while it agrees with such a text. If the call ends before it differs, it is
-//! text, unless it may stand alone: it begins a line. Then it is *pending*, and so is everything that follows it, until
-//! the text ends or something visible follows. In the first case, all of it is sent. In the second one, it is read
-//! again, with quotations as text. So each byte is read at most twice.
+//! text, unless it may stand alone: it begins a line. Then it is pending (`pending.rs`).
+//!
+//! Without texts to compare with, a call that no place quotes has no watch, and nothing here runs.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use super::{
     Detector, State,
     gate::Waiting,
     gated_container::Passed,
-    prose::Prose,
+    pending::Output,
     quotations::Trace,
     quote::{Quote, Quoting},
     reading::{Outlet, Reading},
     tentative::LastEnd,
-    text::{append, boundary_from, head, is_blank, slice},
+    text::{append, head, slice},
     walk::{Piece, Surroundings},
 };
 use crate::{
     conversation::{Conversation, Part, Role, Turn},
-    event::{CallEnd, Event, Reasoning, Sink, Warning},
+    event::{CallEnd, Event, Sink, Warning},
     fence::Foreign,
     rules::QuotedCalls,
 };
@@ -61,53 +61,9 @@ pub struct QuotedCount {
     repetitions: u64,
 }
 
-/// Calls that are a quotation unless they stand alone, and all that follows them.
-#[derive(Debug)]
-pub(super) struct Pending {
-    /// The state before the first of these calls.
-    prose: Prose,
-    next: u32,
-    count: QuotedCount,
-    /// The source from there on.
-    source: String,
-    /// Whether the source begins inside a header, like the message.
-    begins_message: bool,
-    output: Output,
-    /// Whether the source is being read at the moment, so that output already goes to `output`.
-    is_running: bool,
-    calls: u64,
-}
-
-/// Output that waits.
-#[derive(Debug, Default)]
-struct Output {
-    events: Vec<Event<'static>>,
-    /// Whether there is text that is not only white space, or a call that is not whole.
-    is_visible: bool,
-}
-
-impl Sink for Output {
-    fn event(&mut self, event: Event<'_>) {
-        self.is_visible |= match &event {
-            Event::Text(text) => !text.bytes().all(is_blank),
-            Event::CallEnd { end, .. } => *end != CallEnd::Complete,
-            _ => false,
-        };
-        match (self.events.last_mut(), &event) {
-            (Some(Event::Text(kept)), Event::Text(text)) => append(kept.to_mut(), text),
-            (
-                Some(Event::CallArguments { index, piece: kept }),
-                Event::CallArguments { index: same, piece },
-            ) if index == same => {
-                append(kept.to_mut(), piece);
-            }
-            (
-                Some(Event::Reasoning(Reasoning { text: kept, signature: None, .. })),
-                Event::Reasoning(Reasoning { text, signature: None, .. }),
-            ) => append(kept.to_mut(), text),
-            _ => self.events.push(event.into_owned()),
-        }
-    }
+/// Whether a part of a message of this type contains what a tool of an upstream has returned.
+fn is_result(kind: &str) -> bool {
+    ["_result", "_output", "_call"].iter().any(|end| kind.ends_with(end))
 }
 
 /// Which texts of a conversation the model may quote.
@@ -119,14 +75,26 @@ impl Detector {
             for part in &turn.parts {
                 match part {
                     Part::Result(output) => self.reads_text(&output.content),
-                    Part::Text(text)
-                        if turn.role == Role::User && self.search.quoted_calls == QuotedCalls::Strict =>
-                    {
-                        self.reads_text(text);
+                    Part::Text(text) if self.may_quote(turn.role) => self.reads_text(text),
+                    Part::Other(other) => {
+                        let part = other.parts().1;
+                        let kind = part.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
+                        if turn.role == Role::Tool || is_result(kind) {
+                            self.reads_text(&part.to_string());
+                        }
                     }
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Whether the model may quote texts of this role.
+    fn may_quote(&self, role: Role) -> bool {
+        match role {
+            Role::Tool => true,
+            Role::User => self.search.quoted_calls == QuotedCalls::Strict,
+            _ => false,
         }
     }
 
@@ -178,7 +146,12 @@ impl Detector {
         let count = std::mem::take(&mut self.quoted.repetitions);
         if count > 0 {
             let calls = if count == 1 { "a call that repeats" } else { "calls that repeat" };
-            let message = Cow::Owned(format!("{calls} a tool's result stayed text (quoted_calls)"));
+            let message = Cow::Owned(match self.quotations.is_exceeded() {
+                false => format!("{calls} a tool's result stayed text (quoted_calls)"),
+                true => "a call stayed text because the tools' results are too long to look for it in them \
+                         (quoted_calls)"
+                    .to_owned(),
+            });
             out.event(Event::Warning(Warning { code: "quoted_call", message }));
         }
     }
@@ -373,7 +346,7 @@ impl Detector {
         let Some(recent) = self.prose.recent() else { return false };
         let held = head(&self.held, end.min(self.held.len()));
         let source = [recent, held, head(more, end.saturating_sub(self.held.len()))].concat();
-        self.quotations.follow(&mut Trace::default(), &source)
+        self.quotations.follow(&mut Trace::default(), &source) && !self.quotations.is_exceeded()
     }
 
     /// Turns a quotation into text. The last `rescan` bytes of the held text follow it.
@@ -395,113 +368,6 @@ impl Detector {
             self.prose.begin_quoting(Quoting::Line);
         }
         self.release(rescan, out);
-    }
-}
-
-/// Pending calls.
-impl Detector {
-    /// Lets calls and all that follows them wait. The held text and `more` have been read of the calls.
-    fn pend(&mut self, reading: &Reading, more: &str) {
-        let source = [&self.held, more].concat();
-        let begins_message = reading.has_messages && !self.search.sought.markers.opens_call(&source);
-        self.pending = Some(Box::new(Pending {
-            prose: self.prose.clone(),
-            next: self.next,
-            count: self.quoted,
-            source,
-            begins_message,
-            output: Output::default(),
-            is_running: true,
-            calls: 1,
-        }));
-    }
-
-    pub(super) fn pending_source(&self) -> usize {
-        self.pending.as_ref().map_or(0, |pending| pending.source.len())
-    }
-
-    /// Whether what is read must wait, and output does not wait yet.
-    pub(super) fn is_paused(&self) -> bool {
-        self.pending.as_ref().is_some_and(|pending| !pending.is_running)
-    }
-
-    /// Reads the start of `text`, which follows pending calls.
-    pub(super) fn step_behind_pending(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let Some(mut output) = self.run_on() else { return 0 };
-        let room = self.max_pending().saturating_sub(self.pending_source());
-        let text = head(text, boundary_from(text, room.saturating_add(1)));
-        // What the model invented after a call is dropped, but shows that the call does not stand alone.
-        output.is_visible |= matches!(self.state, State::Dropped) && !text.bytes().all(is_blank);
-        let taken = self.step(text, &mut output);
-        if let Some(pending) = &mut self.pending {
-            append(&mut pending.source, head(text, taken));
-        }
-        self.pause(output, out);
-        taken
-    }
-
-    /// Resolves the state at the end of the text, behind pending calls.
-    pub(super) fn resolve_behind_pending(&mut self, stopped: bool, out: &mut impl Sink) {
-        let Some(mut output) = self.run_on() else { return };
-        self.resolve(stopped, &mut output);
-        self.pause(output, out);
-    }
-
-    fn max_pending(&self) -> usize {
-        self.search.max_hold.saturating_add(self.search.max_arguments)
-    }
-
-    fn run_on(&mut self) -> Option<Output> {
-        let pending = self.pending.as_mut()?;
-        pending.is_running = true;
-        Some(std::mem::take(&mut pending.output))
-    }
-
-    /// Stores the output behind pending calls. If it is visible, the calls are quotations.
-    fn pause(&mut self, output: Output, out: &mut impl Sink) {
-        let max = self.max_pending();
-        self.flow = None;
-        let Some(pending) = &mut self.pending else { return };
-        pending.is_running = false;
-        let is_quotation = output.is_visible || pending.source.len() > max;
-        pending.output = output;
-        if is_quotation {
-            self.retract(out);
-        }
-    }
-
-    /// Called at the end of a piece. In prose, the next piece would not be recorded as the source of pending calls.
-    pub(super) fn stay_behind_pending(&mut self) {
-        if matches!(self.state, State::Prose) && self.is_paused() {
-            self.state = State::Behind;
-        }
-    }
-
-    /// Reads pending calls again, as text.
-    fn retract(&mut self, out: &mut impl Sink) {
-        let Some(pending) = self.pending.take() else { return };
-        let Pending { prose, next, count, source, begins_message, .. } = *pending;
-        (self.prose, self.next, self.quoted, self.state) = (prose, next, count, State::Prose);
-        self.held.clear();
-        if begins_message {
-            self.start(false);
-        }
-        let again = std::mem::replace(&mut self.quotes_only, true);
-        self.text(&source, out);
-        self.quotes_only = again;
-    }
-
-    /// Decides about pending calls at the end of the text. They are calls if the model has stopped. Returns whether
-    /// there were any.
-    pub(super) fn settle_pending(&mut self, stopped: bool, out: &mut impl Sink) -> bool {
-        let is_pending = self.pending.is_some();
-        if !stopped {
-            self.retract(out);
-        } else if let Some(pending) = self.pending.take() {
-            self.quoted.as_calls += pending.calls;
-            pending.output.events.into_iter().for_each(|event| out.event(event));
-        }
-        is_pending
     }
 }
 
