@@ -248,6 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn quoted_calls_are_counted_in_the_row() {
+        let log = ExchangeLog::new(3);
+        let record = begin(&log, &ExchangeId::from("ex_1"), "up").unwrap();
+        let mut tally = Tally::default();
+        let end = |tally: &Tally| {
+            let (state, finish) = ("done", "stop");
+            record.ended(&ExchangeEnd {
+                state,
+                code: None,
+                message: None,
+                finish,
+                tally,
+                millis: 5,
+                first_byte_millis: None,
+            });
+            record.row()["quoted_calls"].to_string()
+        };
+        assert_eq!(end(&tally), "null");
+        (tally.quoted_calls.as_text, tally.quoted_calls.as_calls) = (2, 1);
+        assert_eq!(end(&tally), r#"{"text":2,"call":1}"#);
+    }
+
+    #[test]
     fn hosted_calls_of_the_bus_belong_to_their_exchange_and_stay_bounded() {
         let log = ExchangeLog::new(3);
         let id = ExchangeId::from("ex_1");

@@ -22,7 +22,10 @@ use toolwire_gateway::{
     report::{millis, usage},
 };
 use toolwire_net::untrusted_text::clip;
-use toolwire_pipeline::pipeline::{EmittedText, Tally};
+use toolwire_pipeline::{
+    detect::QuotedCount,
+    pipeline::{EmittedText, Tally},
+};
 
 /// Maximum length of a name in bytes.
 const MAX_NAME: usize = 128;
@@ -69,6 +72,7 @@ struct Course {
     /// Number of pieces of text. Roughly one per token.
     pieces: u64,
     held: u64,
+    quoted_calls: QuotedCount,
 }
 
 #[derive(Debug)]
@@ -291,6 +295,10 @@ impl ExchangeRecord {
             "calls": course.client_count + course.hosted_count, "ttft_ms": course.first_content_millis,
             "tokens_per_s": course.tokens_per_second(took), "ms": took, "captured": self.captured,
         });
+        let quoted = course.quoted_calls;
+        if quoted.as_text + quoted.as_calls > 0 {
+            extend(&mut row, json!({"quoted_calls": {"text": quoted.as_text, "call": quoted.as_calls}}));
+        }
         if let Some(end) = end {
             extend(&mut row, json!({"finish": end.finish}));
             if let Some((code, _)) = &end.failure {
@@ -341,6 +349,7 @@ impl Course {
             .map(|call| ClientCall { name: call.name.as_deref().map(name), format: call.format })
             .collect();
         self.client_count = tally.calls.len();
+        self.quoted_calls = tally.quoted_calls;
         self.output_tokens = tally.output_tokens.or(self.output_tokens);
         self.input_tokens = tally.input_tokens.or(self.input_tokens);
     }

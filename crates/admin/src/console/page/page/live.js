@@ -220,7 +220,7 @@ function exchange(place, { id, query }, close) {
   fill(place, h("div.row", h("button.plain", { onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span.push", download)), known, body);
 
   function paintFacts(row = {}) {
-    fill(known, facts([["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)]]));
+    fill(known, facts([["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["Quoted calls", row.quoted_calls && `${count(row.quoted_calls.text)} left as text, ${count(row.quoted_calls.call)} made`], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)]]));
   }
 
   function tell(message) {
