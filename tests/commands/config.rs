@@ -151,7 +151,7 @@ min, hours, days, weeks, months, years (and few variations)
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`
 36:8: error: a second model `ä`
-37:1: error: unknown key `ünknöwn_cäll`; did you mean `unknown_calls`? also known: `server_calls`, `enforce`; `toolwire check --keys` lists all
+37:1: error: unknown key `ünknöwn_cäll`; did you mean `unknown_calls`? also known: `quoted_calls`, `server_calls`; `toolwire check --keys` lists all
 40:12: error: expected a size such as \"10MiB\"
 41:13: error: expected a whole number, found a float
 42:14: error: expected a duration greater than zero
