@@ -12,7 +12,7 @@ use super::{
 use crate::{
     event::Sink,
     format::{CallBody, Calls, Format, Grammar, SENTENCE_END, Special, TURN_ENDS},
-    markers::ends,
+    openers::ends,
 };
 
 /// Markup that is framing right after a call.

@@ -7,7 +7,7 @@ use super::{
     fence::{Fence, Opener, Opening},
     gate::{Gate, Wait},
     gated_container::GatedContainer,
-    markers::Entry,
+    openers::Entry,
     pattern::Fit,
     quote::{Quote, Quoting},
     reading::{Reading, Rivals},

@@ -36,6 +36,7 @@ mod header;
 mod joiner;
 mod literal;
 mod markers;
+mod openers;
 mod params;
 mod pattern;
 mod pending;
@@ -79,7 +80,8 @@ use self::{
     gate::Gate,
     gated_container::GatedContainer,
     joiner::Joiner,
-    markers::{Markers, Reads},
+    markers::Markers,
+    openers::Reads,
     pending::Pending,
     prose::Prose,
     quotations::Quotations,

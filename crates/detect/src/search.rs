@@ -5,11 +5,7 @@ use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
 
 use super::{
-    after_call::Framing,
-    gate::Wait,
-    markers::{Markers, Reads},
-    reading::Reading,
-    text::tail,
+    after_call::Framing, gate::Wait, markers::Markers, openers::Reads, reading::Reading, text::tail,
     walk::CallRules,
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! Whether the message starts inside reasoning: what is assumed, and what its text shows
 //! (docs/protocols/text-formats.md#reasoning).
 
-use super::{Detector, State, joiner::Joiner, markers::Entry, thinking::Thinking};
+use super::{Detector, State, joiner::Joiner, openers::Entry, thinking::Thinking};
 use crate::{
     event::{Event, Sink},
     format::{Place, is_token},

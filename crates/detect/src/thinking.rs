@@ -205,7 +205,7 @@ pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::markers::Reads;
+    use crate::openers::Reads;
 
     fn think(text: &str, pieces: usize) -> (String, Vec<ThinkingProgress>) {
         let thoughts = Markers::new(&[&crate::format::THINK], Reads::ALL, false, None).thoughts();

@@ -16,7 +16,7 @@ mod named_json;
 use self::header::{Header, Opens};
 use super::{
     broken::{BrokenCall, EndedBy, Rest, Skipped},
-    markers::ends,
+    openers::ends,
     pattern::Fit,
     string_fast_path::StringFastPath,
     text::{head, tail},
