@@ -71,7 +71,7 @@ use std::borrow::Cow;
 pub use self::{
     body::{Fed, JsonBody},
     checkpoint::Checkpoint,
-    watch::QuotedCount,
+    quote::QuotedCount,
 };
 
 use self::{

@@ -6,9 +6,9 @@
 use super::{
     Detector, State,
     prose::Prose,
+    quote::QuotedCount,
     reading::Reading,
     text::{append, boundary_from, head, is_blank},
-    watch::QuotedCount,
 };
 use crate::event::{CallEnd, Event, Reasoning, Sink};
 

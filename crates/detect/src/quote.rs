@@ -6,6 +6,17 @@
 use super::{Detector, text::head};
 use crate::rules::QuotedCalls;
 
+/// How many quoted calls there were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QuotedCount {
+    /// Those that stayed text.
+    pub as_text: u64,
+    /// Those that repeat a text, but stand alone and are therefore calls.
+    pub as_calls: u64,
+    /// Those of `as_text` that repeat a text and have not been reported by a warning.
+    pub(super) repetitions: u64,
+}
+
 /// How an opener is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quote {

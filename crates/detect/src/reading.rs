@@ -5,6 +5,7 @@ use super::{
     gated_container::{GatedContainer, Passed},
     prose::Prose,
     quote::{Quote, is_punctuation},
+    search::Search,
     string_fast_path::StringFastPath,
     text::tail,
     walk::{CallRules, Out, Piece},
@@ -65,6 +66,19 @@ pub(super) enum Rivals {
 }
 
 impl Reading {
+    /// Returns the rules for these calls.
+    pub(super) fn rules<'s>(&self, search: &'s Search) -> CallRules<'s> {
+        let asks = search.asks && search.sought.markers.is_named(self.format);
+        CallRules { asks, ..search.rules(self.marked) }
+    }
+
+    /// The maximum number of bytes of source that may be held, which is `max_hold` until a call has begun. A call
+    /// that waits for its end may be as long as any call, so more is allowed for it.
+    pub(super) fn limit(&self, search: &Search, max_hold: usize) -> usize {
+        let waits = if self.container.has_begun() { search.max_arguments } else { 0 };
+        max_hold.saturating_add(waits)
+    }
+
     /// The fast path for the argument string being streamed, if there is one.
     pub(super) fn string(&self) -> Option<StringFastPath> {
         self.container.string().filter(|_| self.behind.is_none())

@@ -4,10 +4,7 @@
 use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
 
-use super::{
-    after_call::Framing, gate::Wait, markers::Markers, openers::Reads, reading::Reading, text::tail,
-    walk::CallRules,
-};
+use super::{after_call::Framing, gate::Wait, markers::Markers, openers::Reads, text::tail, walk::CallRules};
 use crate::{
     format::{self, Calls, Channels, Format, Grammar, KnownFormats, Place, Python},
     rules::{ArgumentDelivery, Detect, QuotedCalls, Rules, UnknownCalls},
@@ -366,23 +363,10 @@ impl Search {
         }
     }
 
-    /// Returns the rules for the calls of this reading.
-    pub(super) fn rules_of(&self, reading: &Reading) -> CallRules<'_> {
-        let asks = self.asks && self.sought.markers.is_named(reading.format);
-        CallRules { asks, ..self.rules(reading.marked) }
-    }
-
     /// What the calls in a container wait for. `quoted` is set if a backtick precedes the container, and `marked` if
     /// calls have their own marker.
     pub(super) fn wait(&self, quoted: bool, marked: bool) -> Wait {
         Wait::new(quoted, marked || !self.whole, self.waits)
-    }
-
-    /// The maximum number of bytes of source that may be held, which is `max_hold` until a call has begun. A call
-    /// that waits for its end may be as long as any call, so more is allowed for it.
-    pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
-        let waits = if reading.container.has_begun() { self.max_arguments } else { 0 };
-        max_hold.saturating_add(waits)
     }
 }
 

@@ -8,16 +8,12 @@ use super::{
     pattern::Fit,
     quote::Quote,
     reading::{Outlet, Reading, Rivals},
-    tentative::LastEnd,
+    tentative::{LastEnd, MAX_DOUBT},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
     walk::Surroundings,
 };
 use crate::event::{CallEnd, Event, Sink, Warning};
-
-/// How much reasoning is held, in bytes, when a call may have begun in it. If there is no call, it is read again as
-/// reasoning, and may be held again from the next opener on.
-pub(super) const MAX_DOUBT: usize = 512;
 
 /// How much capacity of the source buffer is retained after a call, in bytes. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
@@ -193,7 +189,7 @@ impl Detector {
             return self.feed_watched(reading, watch, text, out);
         }
         let (format, starts_line) = (reading.format, reading.takes_line);
-        let rules = self.search.rules_of(reading);
+        let rules = reading.rules(&self.search);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out };
         reading.feed(text, &rules, &mut |piece| outlet.piece(piece))
@@ -204,7 +200,7 @@ impl Detector {
             return self.finish_watched(reading, watch, stopped, out);
         }
         let (format, starts_line) = (reading.format, reading.takes_line);
-        let rules = self.search.rules_of(reading);
+        let rules = reading.rules(&self.search);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: true, out };
         let ended = reading.finish(stopped, &rules, &mut |piece| outlet.piece(piece));
@@ -313,7 +309,7 @@ impl Detector {
         if self.held.len() + text.len() <= max_hold {
             return text;
         }
-        let room = self.search.limit(reading, max_hold).saturating_sub(self.held.len());
+        let room = reading.limit(&self.search, max_hold).saturating_sub(self.held.len());
         head(text, boundary_from(text, room.saturating_add(1)))
     }
 
@@ -328,7 +324,7 @@ impl Detector {
             reading.rivals = Rivals::None;
         }
         let max_hold = self.max_hold();
-        let overflows = self.held.len() > max_hold && self.held.len() > self.search.limit(&reading, max_hold);
+        let overflows = self.held.len() > max_hold && self.held.len() > reading.limit(&self.search, max_hold);
         self.flow = reading.string().filter(|_| self.held.is_empty());
         self.state = State::Calls(reading);
         if overflows {

@@ -14,11 +14,14 @@ use super::{
     Detector, State,
     prose::Prose,
     quote::Quote,
-    settle::MAX_DOUBT,
     text::{boundary_from, head, tail},
     thinking::Thinking,
 };
 use crate::event::{CallEnd, Event, Sink};
+
+/// How much reasoning is held, in bytes, when a call may have begun in it. If there is no call, it is read again as
+/// reasoning, and may be held again from the next opener on.
+pub(super) const MAX_DOUBT: usize = 512;
 
 /// How the last container of calls ended.
 #[derive(Debug, Clone, Copy, Default)]

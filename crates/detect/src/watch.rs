@@ -14,7 +14,7 @@ use super::{
     gated_container::Passed,
     pending::Output,
     quotations::Trace,
-    quote::{Quote, Quoting},
+    quote::{Quote, QuotedCount, Quoting},
     reading::{Outlet, Reading},
     tentative::LastEnd,
     text::{append, head, slice},
@@ -48,17 +48,6 @@ impl Watch {
     fn ends_call(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Waiting::End(_)))
     }
-}
-
-/// How many quoted calls there were.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct QuotedCount {
-    /// Those that stayed text.
-    pub as_text: u64,
-    /// Those that repeat a text, but stand alone and are therefore calls.
-    pub as_calls: u64,
-    /// Those of `as_text` that repeat a text and have not been reported by a warning.
-    repetitions: u64,
 }
 
 /// Whether a part of a message of this type contains what a tool of an upstream has returned.
@@ -177,7 +166,7 @@ impl Detector {
         out: &mut impl Sink,
     ) -> Passed {
         let (format, starts_line) = (reading.format, reading.takes_line);
-        let rules = self.search.rules_of(reading);
+        let rules = reading.rules(&self.search);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out };
         let passed = reading.feed(text, &rules, &mut |piece| match piece {
@@ -281,7 +270,7 @@ impl Detector {
         out: &mut impl Sink,
     ) -> usize {
         append(&mut self.held, text);
-        if self.held.len() > self.search.limit(&reading, self.max_hold()) {
+        if self.held.len() > reading.limit(&self.search, self.max_hold()) {
             self.stay_text(&mut reading, 0, out);
             return text.len();
         }
@@ -301,7 +290,7 @@ impl Detector {
         stopped: bool,
         out: &mut impl Sink,
     ) -> bool {
-        let rules = self.search.rules_of(reading);
+        let rules = reading.rules(&self.search);
         let mut ended = reading.finish(stopped, &rules, &mut |piece| watch.push(piece));
         if ended {
             watch.pieces.extend(reading.container.take_waiting());
