@@ -57,6 +57,14 @@ impl Trimmer {
         self.said |= self.begun;
         self.begun = false;
     }
+
+    /// Like [`Trimmer::end`], but what follows continues on a new line.
+    pub(super) fn end_line(&mut self) {
+        self.end();
+        if self.said {
+            self.blank.push('\n');
+        }
+    }
 }
 
 /// Holds white space after text. It is sent whenever there are more than `most` bytes of it.

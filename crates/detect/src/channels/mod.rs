@@ -49,6 +49,8 @@ pub(super) struct Channel {
     /// The possible header at the start of the text.
     header: Option<Header>,
     reasoning: Trimmer,
+    /// Whether the last message is reasoning.
+    reasons: bool,
     /// Whether the message is to a tool, and its body is text or reasoning all the same.
     to_tool: bool,
     /// Whether the last header is complete, but not that of a message that is read.
@@ -183,6 +185,7 @@ impl Channel {
             phase: Phase::Start(open),
             header,
             reasoning,
+            reasons: false,
             to_tool: false,
             unread: false,
             only_reasoning: false,
@@ -230,8 +233,12 @@ impl Channel {
             }
             Opens::Message(phase, step) => {
                 self.to_tool = header.is_complete();
-                self.reasoning.end();
-                self.phase = phase;
+                let reasons = matches!(phase, Phase::Said(Voice::Reasoning));
+                match reasons && self.reasons {
+                    true => self.reasoning.end_line(),
+                    false => self.reasoning.end(),
+                }
+                (self.reasons, self.phase) = (reasons, phase);
                 self.called(step, rules)
             }
         }
