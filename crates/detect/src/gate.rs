@@ -10,6 +10,7 @@ use crate::{event::CallEnd, format::Voice};
 pub(super) enum Waiting {
     Framed,
     Said(Voice, String),
+    LeftOut(String),
     Start { name: String, id: String },
     Arguments(String),
     End(CallEnd),
@@ -20,6 +21,7 @@ impl Waiting {
         match piece {
             Piece::Framed => Self::Framed,
             Piece::Said(voice, text) => Self::Said(voice, text.to_owned()),
+            Piece::LeftOut(name) => Self::LeftOut(name.to_owned()),
             Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
             Piece::Arguments(text) => Self::Arguments(text.to_owned()),
             Piece::End(end) => Self::End(end),
@@ -30,6 +32,7 @@ impl Waiting {
         match self {
             Self::Framed => Piece::Framed,
             Self::Said(voice, text) => Piece::Said(*voice, text),
+            Self::LeftOut(name) => Piece::LeftOut(name),
             Self::Start { name, id } => Piece::Start { name, id },
             Self::Arguments(text) => Piece::Arguments(text),
             Self::End(end) => Piece::End(*end),

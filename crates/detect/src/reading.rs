@@ -12,7 +12,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    event::{CallEnd, CallStart, Event, Runner, Sink, Source},
+    event::{CallEnd, CallStart, Event, Runner, Sink, Source, Warning},
     format::{Format, Voice, is_token},
 };
 use std::borrow::Cow;
@@ -168,6 +168,12 @@ impl<S: Sink> Outlet<'_, S> {
             Piece::Framed => self.prose.framed(),
             Piece::Said(Voice::Text, text) => self.prose.put(text, self.out),
             Piece::Said(Voice::Reasoning, text) => super::thinking::reasoning(text, self.out),
+            Piece::LeftOut(name) => {
+                let message = format!(
+                    "a message to `{name}`, which is not a declared tool, is not a call and is left out"
+                );
+                self.out.event(Event::Warning(Warning { code: "unknown_tool", message: message.into() }));
+            }
             Piece::Start { name, id } => {
                 self.prose.call(self.starts_line);
                 let index = super::DETECTED | *self.next;

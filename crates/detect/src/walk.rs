@@ -21,6 +21,8 @@ pub(super) enum Piece<'a> {
     Framed,
     /// A piece of text or reasoning between calls.
     Said(Voice, &'a str),
+    /// A message to this tool begins that cannot be a call, and is left out.
+    LeftOut(&'a str),
     /// A call begins. The ID is empty if none was written.
     Start { name: &'a str, id: &'a str },
     /// A piece of the call's arguments.

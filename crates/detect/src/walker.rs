@@ -274,7 +274,7 @@ mod tests {
             Piece::Start { name, .. } => seen.push_str(&format!("{name}[")),
             Piece::Arguments(text) => seen.push_str(text),
             Piece::End(end) => seen.push_str(if end == CallEnd::Complete { "]" } else { "…" }),
-            Piece::Framed | Piece::Said(..) => {}
+            Piece::Framed | Piece::Said(..) | Piece::LeftOut(_) => {}
         };
         for (at, piece) in pieces.iter().enumerate() {
             let mut rest = piece.as_str();

@@ -275,6 +275,26 @@ fn message_to_a_tool_that_is_not_read_keeps_its_header() {
     }
 }
 
+/// gpt-oss wrote code to its own tools, which the request did not offer (llama.cpp drops it).
+#[test]
+fn message_to_an_undeclared_tool_that_is_not_a_call_is_left_out() {
+    let before = "<|channel|>analysis<|message|>p<|end|><|start|>assistant";
+    for header in [
+        " to=container.exec<|channel|>commentary<|message|>",
+        "<|channel|>commentary to=python <|constrain|>code<|message|>",
+    ] {
+        says("harmony", &format!("{before}{header}print(\"hello\")"), "p", "");
+        let text = format!("{before}{header}ls<|call|><|start|>assistant<|channel|>final<|message|>Hi");
+        says("harmony", &text, "p", "Hi");
+        assert_eq!(ended("harmony", &format!("{before}{header}ls"), "length").text, "");
+        let call = format!("{before}{header}{{\"a\": 1}}<|call|>");
+        assert_eq!(read(&found("harmony", &call)).len(), 1, "{header}");
+    }
+    // On the channel of reasoning, it is reasoning.
+    let text = format!("{before} to=python<|channel|>analysis code<|message|>1 + 1");
+    says("harmony", &text, "p\n1 + 1", "");
+}
+
 /// vllm#47903: the markup of a truncated call became text.
 #[test]
 fn response_cut_in_markup_ends_before_it() {

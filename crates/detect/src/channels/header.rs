@@ -218,6 +218,12 @@ impl Header {
                 self.part = Part::Body(Box::new(NamedJson::new(name, rules)));
                 return None;
             }
+            // The body may be meant for a tool that the model was trained with, and is nothing for the reader.
+            (_, None, Some(Voice::Text)) => {
+                self.begin(out);
+                out(Piece::LeftOut(name));
+                Opens::Message(Phase::LeftOut, Step::Certain(self.read))
+            }
             (_, None, Some(voice)) => self.spoken(Phase::Said(*voice), out),
             (_, None, None) => Opens::Nothing(self.read),
         })

@@ -34,6 +34,8 @@ enum Phase {
     Start(&'static str),
     /// In the body of a message with text or reasoning.
     Said(Voice),
+    /// In the body of a message that is left out.
+    LeftOut,
     /// In a body that is the only argument of a call.
     Raw,
     Call(Box<dyn Walk>),
@@ -120,7 +122,7 @@ impl Walk for Channel {
                 true
             }
             Phase::Call(call) => call.is_in_call(),
-            Phase::Broken(..) => true,
+            Phase::Broken(..) | Phase::LeftOut => true,
             // A header that was cut off is text.
             Phase::Between => self.header.is_none(),
         }
@@ -262,6 +264,7 @@ impl Channel {
                 out(Piece::Said(voice, text));
                 Step::Certain(text.len())
             }
+            Phase::LeftOut => Step::Certain(text.len()),
             Phase::Raw => {
                 let mut escaped = String::with_capacity(text.len());
                 escape_str(&mut escaped, text);
