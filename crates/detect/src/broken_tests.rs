@@ -156,6 +156,40 @@ fn nothing_is_added_at_the_end_of_the_text() {
     assert_eq!(seen("hermes", object, true, Finish::Stop).calls, [(r#"f {"a": 1}"#.to_owned(), WHOLE)]);
 }
 
+/// A list without a marker that has had a call can only go on with another one.
+#[test]
+fn half_a_call_in_a_list_is_left_out() {
+    for (format, text) in [
+        ("pythonic", r#"[f(a=1), g(b="x"#),
+        ("bare", r#"[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": "x"#),
+        ("bare", r#"[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"#),
+        (
+            "fenced",
+            "```json\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n{\"name\": \"g\", \"arguments\": {",
+        ),
+    ] {
+        let got = seen(format, text, true, Finish::Length);
+        assert_eq!((got.text.as_str(), got.calls.len()), ("", 1), "{text}");
+        assert_eq!(got.calls[0].1, WHOLE);
+        assert_eq!(got.warnings, ["cut_markup"], "{text}");
+        let got = seen(format, text, false, Finish::Length);
+        assert_eq!(got.text, "", "{text}");
+        assert!(got.calls[1..].iter().all(|(_, end)| *end == Some(CallEnd::Cut)), "{text}: {got:?}");
+    }
+    for (format, text) in [
+        ("pythonic", "[f(a=1), "),
+        ("pythonic", "[f(a=1), g"),
+        ("bare", r#"[{"name": "f", "arguments": {"a": 1}}, {"name": "g"#),
+        ("bare", r#"[{"name": "f", "arguments": {"a": 1}}, "#),
+        ("fenced", "```json\n[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"na"),
+    ] {
+        for waits in [false, true] {
+            let got = seen(format, text, waits, Finish::Length);
+            assert_eq!((got.text.as_str(), got.calls.len()), ("", 1), "{text}");
+        }
+    }
+}
+
 #[test]
 fn list_that_did_not_end_is_cut_off() {
     let finish = |format: &'static str, text: &str| {

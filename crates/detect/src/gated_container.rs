@@ -123,6 +123,11 @@ impl GatedContainer {
         self.walker.is_unfinished()
     }
 
+    /// Whether the text could only go on with another call or the end of their list, if a call has been sent.
+    pub(super) fn is_in_list(&self) -> bool {
+        self.walker.is_in_list()
+    }
+
     /// How the last call that waits ended, if it did.
     pub(super) fn waiting_end(&self) -> Option<CallEnd> {
         self.gate.waiting_end()

@@ -253,6 +253,7 @@ impl Detector {
             marked: !channels.common,
             container: GatedContainer::new(channel, Gate::new(search.wait(false, true)), ""),
             rivals: Rivals::None,
+            found: false,
             behind: None,
             punctuation: 0,
             has_messages: true,

@@ -32,6 +32,8 @@ pub(super) struct Reading {
     pub(super) container: GatedContainer,
     /// What else may begin here if this attempt fails.
     pub(super) rivals: Rivals,
+    /// Whether a call has been sent.
+    pub(super) found: bool,
     /// How the section ended, if what follows decides whether it was quoted.
     pub(super) behind: Option<Ending>,
     /// How many bytes of punctuation after that end have been read.
@@ -127,11 +129,17 @@ impl Reading {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
     }
 
+    /// Whether the container is certain to have calls, so that half a call in it is not text.
+    pub(super) fn is_certain(&self) -> bool {
+        (self.marked && self.quote == Quote::None) || self.found
+    }
+
     /// Whether `held`, the source that is not certain, is markup that only a call can explain, although the response
     /// ends in it.
     pub(super) fn is_in_markup(&self, held: &str) -> bool {
         let begins = held.trim_start().starts_with(['<', '[', ']']) || is_token(held);
-        self.marked && self.quote == Quote::None && begins && !self.container.has_text()
+        let marked = self.marked && self.quote == Quote::None && begins && !self.container.has_text();
+        marked || (self.found && self.container.is_in_list())
     }
 
     /// How many bytes at the end of the input may still be text.

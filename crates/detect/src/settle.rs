@@ -159,11 +159,7 @@ impl Detector {
             }
             _ if ended => self.held.clear(),
             // Half a call is neither a call nor text.
-            _ if unsent == Some(CallEnd::Cut)
-                && self.is_cut
-                && reading.marked
-                && reading.quote == Quote::None =>
-            {
+            _ if unsent == Some(CallEnd::Cut) && self.is_cut && reading.is_certain() => {
                 let name = reading.container.waiting_name().unwrap_or_default();
                 let message =
                     format!("the response was cut off inside a call to `{name}`, which is left out");
@@ -337,6 +333,7 @@ impl Detector {
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         self.keeps_end = false;
+        reading.found = true;
         let certain = self.held.len().saturating_sub(reading.container.undecided());
         self.held.drain(..certain);
         reading.rivals = Rivals::None;

@@ -246,6 +246,11 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
+    /// Whether the text could only go on with another call or the end of their list, if a call has been sent.
+    fn is_in_list(&self, held: &str) -> bool {
+        self.is_unfinished(held)
+    }
+
     /// Returns what kind of text follows the walk. `cut` is set if the walk ended within a call.
     fn surroundings(&mut self, cut: bool) -> Surroundings {
         if cut { Surroundings::Behind } else { Surroundings::Prose }

@@ -179,6 +179,11 @@ impl Walker {
         !self.open && self.walk.is_unfinished(&self.held)
     }
 
+    /// Whether the text could only go on with another call or the end of their list, if a call has been sent.
+    pub(super) fn is_in_list(&self) -> bool {
+        !self.open && self.walk.is_in_list(&self.held)
+    }
+
     pub(super) fn ends_with_text(&self) -> bool {
         self.walk.ends_with_text()
     }

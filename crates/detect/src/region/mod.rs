@@ -384,6 +384,12 @@ impl Walk for Region {
         in_tag && self.value.as_deref().is_some_and(|value| value.is_unfinished(held))
     }
 
+    fn is_in_list(&self, held: &str) -> bool {
+        let in_value = matches!(self.phase, Phase::Value);
+        let is_fence = matches!(self.container, RegionKind::Fence(_));
+        in_value && (is_fence || self.value.as_deref().is_some_and(|value| value.is_unfinished(held)))
+    }
+
     fn is_broken(&self) -> bool {
         self.broken || matches!(self.phase, Phase::Broken(_))
     }
