@@ -361,6 +361,7 @@ impl Detector {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.is_cut = false;
         self.decide(false, &mut joined);
+        self.prose.release_wrapper(&mut joined);
         self.joined = joined.finish();
         self.prose.next_answer();
         self.begin();

@@ -6,15 +6,18 @@
 //! (docs/protocols/text-formats.md#white-space). The result depends only on the text and not on where pieces end,
 //! and at most one run of white space is delayed.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use super::{
     quote::Quoting,
     search::opens,
-    text::{head, is_blank, tail},
+    text::{head, is_blank, slice, tail},
     trimmer::hold_blank,
 };
 use crate::event::{Event, Sink};
+
+/// The maximum length of the openers around a call that belong to other formats, in bytes.
+const MAX_WRAPPER: usize = 128;
 
 fn trim_start(text: &str) -> &str {
     tail(text, text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len()))
@@ -48,6 +51,8 @@ enum Behind {
 pub(super) struct Prose {
     /// The white space since the last visible character.
     blank: String,
+    /// The opener in `blank` that belongs to the call if one follows, and is text otherwise.
+    wrapper: Option<Range<usize>>,
     /// Whether only white space has followed the last line ending, not counting containers.
     line_blank: bool,
     /// The last character, or NUL after a container.
@@ -76,6 +81,7 @@ impl Prose {
     pub(super) fn new(max_hold: usize, calls: bool) -> Self {
         Self {
             blank: String::new(),
+            wrapper: None,
             line_blank: true,
             last: '\0',
             quoting: Quoting::Nothing,
@@ -229,6 +235,36 @@ impl Prose {
         if released {
             self.seen_text = true;
             self.line_rest = None;
+            self.wrapper = None;
+        }
+    }
+
+    /// Holds the opener of a container in which no call of its format follows. If a call of another format follows
+    /// directly, the opener is framing.
+    pub(super) fn wrap(&mut self, opener: &str, out: &mut impl Sink) {
+        let start = self.wrapper.as_ref().map_or(self.blank.len(), |wrapper| wrapper.start);
+        if self.blank.len() + opener.len() - start > MAX_WRAPPER {
+            return self.put(opener, out);
+        }
+        self.line_rest = None;
+        self.wrapper = Some(start..self.blank.len() + trim_end(opener).len());
+        self.blank.push_str(opener);
+    }
+
+    /// Drops an opener that no text followed.
+    pub(super) fn forget_wrapper(&mut self) {
+        if let Some(wrapper) = self.wrapper.take() {
+            self.blank.truncate(wrapper.start);
+        }
+    }
+
+    /// Sends an opener that no call followed.
+    pub(super) fn release_wrapper(&mut self, out: &mut impl Sink) {
+        if let Some(Range { start, end }) = self.wrapper.take() {
+            let from = if self.seen_text || !self.seen_call { 0 } else { start };
+            out.event(Event::Text(Cow::Borrowed(slice(&self.blank, from, end))));
+            self.blank = tail(&self.blank, end).to_owned();
+            self.seen_text = true;
         }
     }
 
@@ -246,7 +282,9 @@ impl Prose {
     /// Handles the start of markup that is not text, which makes white space before the first visible text framing.
     pub(super) fn framed(&mut self) {
         if !self.seen_text {
-            self.blank.clear();
+            let wrapper = self.wrapper.take();
+            self.blank.drain(..wrapper.as_ref().map_or(self.blank.len(), |wrapper| wrapper.start));
+            self.wrapper = wrapper.map(|wrapper| 0..wrapper.end.saturating_sub(wrapper.start));
         }
     }
 
@@ -254,6 +292,7 @@ impl Prose {
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
         self.behind = Behind::Call;
+        self.forget_wrapper();
         if starts_line {
             let line = self.blank.rfind('\n').map_or(0, |at| at + 1);
             self.blank.truncate(line);
@@ -298,6 +337,7 @@ impl Prose {
     }
 
     pub(super) fn finish(&mut self, out: &mut impl Sink) {
+        self.release_wrapper(out);
         if !self.seen_call {
             self.release_blank(out);
         }
@@ -388,11 +428,16 @@ impl Prose {
     }
 
     fn show(&mut self, visible: &str, out: &mut impl Sink) {
-        if self.blank.is_empty() || (self.seen_call && !self.seen_text) {
+        if self.blank.is_empty() {
             out.event(Event::Text(Cow::Borrowed(visible)));
         } else {
+            let wrapper = self.wrapper.take();
+            let from = match self.seen_call && !self.seen_text {
+                true => wrapper.map_or(self.blank.len(), |wrapper| wrapper.start),
+                false => 0,
+            };
             self.blank.push_str(visible);
-            out.event(Event::Text(Cow::Borrowed(&self.blank)));
+            out.event(Event::Text(Cow::Borrowed(tail(&self.blank, from))));
         }
         self.blank.clear();
         self.seen_text = true;
@@ -403,6 +448,7 @@ impl Prose {
         if !self.blank.is_empty() {
             out.event(Event::Text(Cow::Borrowed(&self.blank)));
             self.blank.clear();
+            self.wrapper = None;
             self.seen_text = true;
             self.line_rest = None;
         }

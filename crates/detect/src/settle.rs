@@ -143,6 +143,7 @@ impl Detector {
         let count = self.held.len();
         self.held.clear();
         self.doubted = None;
+        self.prose.forget_wrapper();
         if self.is_cut && count > 0 {
             let message = format!("the response was cut off in markup, of which {count} bytes were left out");
             out.event(Event::Warning(Warning { code: "cut_markup", message: message.into() }));
@@ -400,11 +401,13 @@ impl Detector {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
         self.last_end = LastEnd { rescan, broken: begun || cut };
-        let Reading { starts_line, quote, mut container, rivals, .. } = reading;
+        let Reading { starts_line, quote, marked, mut container, rivals, .. } = reading;
+        let mut wraps = false;
         let surroundings = container.surroundings(cut);
         self.keeps_end |= matches!(surroundings, Surroundings::Message);
         match if quotation { Rivals::None } else { rivals } {
             Rivals::Marked { opener, next } => {
+                wraps = marked && quote == Quote::None && self.is_only_opener(opener, rescan);
                 if let Some(place) = self.rival(opener, next, starts_line) {
                     let held = std::mem::take(&mut self.held);
                     self.held.push_str(head(&held, opener));
@@ -428,12 +431,25 @@ impl Detector {
         }
         self.state = State::Prose;
         match surroundings {
+            Surroundings::Prose if wraps => {
+                let again = self.held.split_off(self.held.len().saturating_sub(rescan));
+                self.prose.wrap(&std::mem::take(&mut self.held), out);
+                return self.text(&again, out);
+            }
             Surroundings::Prose | Surroundings::Message => {}
             Surroundings::Behind => self.prose.container_ended(takes_line),
             Surroundings::Fence(fence) => return self.leave_fence(Some(fence), out),
             Surroundings::Json(scanner) => self.state = State::Json(scanner),
         }
         self.release(rescan, out);
+    }
+
+    /// Whether the held text before the last `rescan` bytes is an opener of this length, which may be around a call
+    /// of another format.
+    fn is_only_opener(&self, opener: usize, rescan: usize) -> bool {
+        let read = head(&self.held, self.held.len().saturating_sub(rescan));
+        let is_tag = head(read, opener).ends_with(['>', ']']);
+        is_tag && self.doubted.is_none() && read.get(opener..).is_some_and(|behind| behind.trim().is_empty())
     }
 
     /// Turns all held text into reasoning, since no call that will be sent has begun in it. The text is not

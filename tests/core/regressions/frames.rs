@@ -7,7 +7,9 @@ use toolwire::{
     rules::{Detect, Rules},
 };
 
-use crate::regressions::{Speech, by_characters, ended, exchange, found, is, read, tried, with_calls};
+use crate::regressions::{
+    Speech, by_characters, ended, exchange, found, found_in, is, read, tried, tried_in, with_calls,
+};
 use crate::support::{
     client::Answer,
     exchange::{Exchange, request},
@@ -293,6 +295,40 @@ fn message_to_an_undeclared_tool_that_is_not_a_call_is_left_out() {
     // On the channel of reasoning, it is reasoning.
     let text = format!("{before} to=python<|channel|>analysis code<|message|>1 + 1");
     says("harmony", &text, "p\n1 + 1", "");
+}
+
+/// vLLM's parser for RWKV reads a call of one format between the tags of another.
+#[test]
+fn opener_of_another_format_right_before_a_call_is_framing() {
+    let hermes = "hermes";
+    for (outer, inner, open, close) in [
+        (hermes, "minimax_m2", "<tool_call>", "</tool_call>"),
+        (hermes, "dots", "<tool_call>\n", "\n</tool_call>"),
+        (hermes, "kimi_k2", "<tool_call>", "</tool_call>"),
+        ("mistral", hermes, "[TOOL_CALLS] ", ""),
+        ("jamba", hermes, "<tool_calls>\n", "\n</tool_calls>"),
+    ] {
+        let formats = [outer, inner].map(|name| format::by_name(name).unwrap());
+        let example = formats[1].example;
+        for (before, behind) in [("", ""), ("Hi.\n\n", ""), ("", " Bye."), ("Hi. ", " Bye.")] {
+            let text = format!("{before}{open}{example}{close}{behind}");
+            let answer = found_in(&formats, &text, "stop");
+            assert_eq!(read(&answer), [("get_weather", json!({"city": "Paris"}))], "{text}");
+            let words = answer.text.split_whitespace();
+            assert!(words.eq(format!("{before}{behind}").split_whitespace()), "{text}: {}", answer.text);
+        }
+        // Without a call right behind it, it is text.
+        for rest in ["x", "x\n", "\n\nx ", " <x"] {
+            let text = format!("a {open}{rest}");
+            assert_eq!(found_in(&formats, &text, "stop").text, text);
+            let text = format!("{example}\na {open}{rest}");
+            let answer = tried_in(&formats, &text, "stop");
+            assert!(answer.text.contains(open.trim()), "{text}: {}", answer.text);
+        }
+        let quoted = format!("`{}`", open.trim());
+        assert_eq!(found_in(&formats, &format!("{quoted} {example}"), "stop").text.trim(), quoted);
+    }
+    is("minimax_m2", "<tool_call><invoke name=\"now\"></invoke></tool_call>", "", &[("now", json!({}))]);
 }
 
 /// vllm#47903: the markup of a truncated call became text.

@@ -355,7 +355,11 @@ pub static MINIMAX_M2: Format = Format {
     summary: "<invoke> with <parameter> in <minimax:tool_call>",
     models: &["minimax-m2*"],
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
-    grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
+    grammars: &[calls(
+        &[("<minimax:tool_call>", "</minimax:tool_call>"), ("<tool_call>", "</tool_call>")],
+        &["<invoke "],
+        INVOKE,
+    )],
     reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "a tag for the tool and one for every argument between <minimax:tool_call> tags",
