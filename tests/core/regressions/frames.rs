@@ -331,6 +331,19 @@ fn opener_of_another_format_right_before_a_call_is_framing() {
     is("minimax_m2", "<tool_call><invoke name=\"now\"></invoke></tool_call>", "", &[("now", json!({}))]);
 }
 
+/// llama.cpp reads these messages of the model's own template.
+#[test]
+fn messages_of_solar_open_are_reasoning_and_text() {
+    let thought = "<|think|>p<|end|><|begin|>assistant";
+    says("solar_open", &format!("{thought}<|content|>Hi<|end|>"), "p", "Hi");
+    says("solar_open", "<|content|>Hi<|end|>", "", "Hi");
+    says("solar_open", "<|begin|>assistant<|content|>Hi", "", "Hi");
+    let example = format::by_name("solar_open").unwrap().example;
+    let answer = found("solar_open", &format!("{thought}{example}<|calls|>"));
+    assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), ("p", ""));
+    assert_eq!(read(&answer).len(), 1);
+}
+
 /// vllm#47903: the markup of a truncated call became text.
 #[test]
 fn response_cut_in_markup_ends_before_it() {

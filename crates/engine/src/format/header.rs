@@ -3,6 +3,7 @@
 
 use super::{
     CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place,
+    reasoning::{SOLAR_FRAME, SOLAR_THINK},
     teach::{Form, taught},
 };
 
@@ -70,22 +71,26 @@ pub static SOLAR_OPEN: Format = Format {
     summary: "Solar's markers: id, name and JSON, each after its own marker",
     models: &["*solar-open*"],
     example: r#"<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Paris"}<|tool_call:end|>"#,
-    grammars: &[Grammar::Calls(Calls {
-        sections: &[("<|tool_calls|>", "")],
-        open: &["<|tool_call:begin|>"],
-        naked: true,
-        noise: &[],
-        place: Place::Anywhere,
-        body: CallBody::Header(Header {
-            end: HeaderEnd::Markers(&["<|tool_call:args|>"]),
-            read: |header| header.split_once("<|tool_call:name|>").map(|(id, name)| (id.trim(), name.trim())),
-            legal: "<|>",
-            before: &[],
-            after: &[],
-            close: &["<|tool_call:end|>"],
-            common: false,
+    grammars: &[
+        SOLAR_THINK,
+        SOLAR_FRAME,
+        Grammar::Calls(Calls {
+            sections: &[("<|tool_calls|>", "<|calls|>")],
+            open: &["<|tool_call:begin|>"],
+            naked: true,
+            noise: &[],
+            place: Place::Anywhere,
+            body: CallBody::Header(Header {
+                end: HeaderEnd::Markers(&["<|tool_call:args|>"]),
+                read: |header| header.split_once("<|tool_call:name|>").map(|(id, name)| (id.trim(), name.trim())),
+                legal: "<|>",
+                before: &[],
+                after: &[],
+                close: &["<|tool_call:end|>"],
+                common: false,
+            }),
         }),
-    })],
+    ],
     teach: taught("the marks of a tool call, with id, name and arguments", Form::json("<|tool_call:begin|>{{id}}<|tool_call:name|>{{name}}<|tool_call:args|>{{arguments}}<|tool_call:end|>").within("<|tool_calls|>", "", "")),
     ..Format::DEFAULT
 };

@@ -185,6 +185,13 @@ pub(crate) const COHERE: Grammar = Grammar::Frame(&[
 /// GLM's markers around the result.
 pub(crate) const GLM_BOX: Grammar = Grammar::Frame(&["<|begin_of_box|>", "<|end_of_box|>"]);
 
+/// Solar Open's reasoning, which is a message of its own. The opener of the answer also ends it.
+pub(crate) const SOLAR_THINK: Grammar =
+    Grammar::Reasoning(&[Thought { chosen: true, ..token("<|think|>", &["<|end|>", "<|content|>"]) }]);
+
+/// The start and the end of Solar Open's messages.
+pub(crate) const SOLAR_FRAME: Grammar = Grammar::Frame(&["<|begin|>assistant", "<|end|>"]);
+
 /// Pangu's tokens around reasoning.
 pub(crate) const PANGU_THINK: Grammar = Grammar::Reasoning(&[phrase("[unused16]", &["[unused17]"])]);
 
