@@ -13,7 +13,6 @@ mod tools;
 
 use std::{
     error::Error,
-    future::pending,
     io,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
@@ -31,7 +30,10 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{
     net::TcpListener,
     runtime::Runtime,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        oneshot,
+    },
     time::Instant,
 };
 
@@ -66,6 +68,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PACE", default_value = "recorded")]
     pace: Pace,
 }
+
+/// How long open responses may continue after the demo has ended.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// The data of the last SSE event.
 const DONE: &str = "[DONE]";
@@ -106,6 +111,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
         (script()?, configure(upstream.local_addr()?, args.listen)?)
     };
     // Enables the console, which only this machine can reach.
+    config.drain_timeout = END_LIMIT;
     config.admin = Some(Arc::new(AdminSettings { capture: Capture::Redacted, ..AdminSettings::default() }));
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
@@ -113,6 +119,8 @@ async fn show(args: &Args) -> Result<(), Failed> {
     let tap = Arc::new(Window { moments: moments.clone(), started });
     let (server, _) = admin::bind(Arc::new(config), Some(tap), Vec::new())?;
     let proxy = server.addresses().first().copied().unwrap_or(args.listen);
+    // The proxy ends after the story, so that it can still log the request.
+    let (end, ended) = oneshot::channel::<()>();
     let story = async {
         let mut screen = Screen::new();
         screen.open(&fixture.title)?;
@@ -123,14 +131,15 @@ async fn show(args: &Args) -> Result<(), Failed> {
             screen.invite(proxy, &fixture.request)?;
             terminated(1)?.await;
         }
-        Ok(())
+        drop(end);
+        Ok::<_, Failed>(())
     };
     let mock = Mock::new(vec![fixture.clone()], args.pace);
+    let served = async { Ok::<_, Failed>(server.run(async { drop(ended.await) }).await?) };
     tokio::select! {
-        told = story => told,
+        ended = async { tokio::try_join!(story, served) } => ended.map(drop),
         ended = mock.serve(upstream) => Ok(ended?),
         ended = searches => Ok(ended?),
-        served = server.run(pending()) => Ok(served?),
     }
 }
 
