@@ -52,5 +52,5 @@ WRITERS = {
     "pythonic": ("meta-llama/Llama-4-Scout-17B-16E-Instruct", pythonic),
     "pre": ("lumo-max", pre),
 }
-# These allow text before a call.
-SPOKEN = {"hermes", "qwen3_coder", "kimi_k2", "deepseek_v31", "pre"}
+# These allow text before a call: what their templates write between the two.
+SPOKEN = {"hermes": "\n", "qwen3_coder": "\n\n", "kimi_k2": "", "deepseek_v31": "", "pre": "\n"}

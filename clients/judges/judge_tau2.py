@@ -99,7 +99,7 @@ class Conversation:
     def write(self, actions):
         """The texts of the responses, as this format's models write them."""
         for number, action in enumerate(actions):
-            said = "I'll do that now.\n" if self.format in formats.SPOKEN and number % 2 else ""
+            said = f"I'll do that now.{formats.SPOKEN[self.format]}" if self.format in formats.SPOKEN and number % 2 else ""
             yield said + self.written([(action.name, action.arguments)], number)
 
     async def begin(self, actions):
@@ -127,7 +127,7 @@ class Conversation:
     def compare_history(self):
         if self.written:
             for wrote, stands in zip(self.texts, self.judge.upstream.seen[self.key]):
-                self.judge.history[wrote.strip() == stands.strip()] += 1
+                self.judge.history[self.format, wrote.strip() == stands.strip()] += 1
 
 
 class Judge:
@@ -220,8 +220,11 @@ def judge(options):
     for domain in DOMAINS:
         played = tasks[domain, True] + tasks[domain, False]
         rows.append(f"| {domain} | {played // 2:,} | {tasks[domain, True]:,} of {played:,} |")
-    same, all = found.history[True], found.history.total()
-    rows += ["", f"Of {found.calls:,} calls, {len(found.faults)} differ. Of the calls in histories, {100 * same / all:.1f} % are as the model wrote them."]
+    rows += ["", f"Of {found.calls:,} calls, {len(found.faults)} differ. In the histories, so many calls are as the model wrote them:"]
+    rows += ["", "| format | calls | as written |", "|---|---|---|"]
+    for format in formats.WRITERS:
+        same, all = found.history[format, True], found.history[format, True] + found.history[format, False]
+        rows.append(f"| {format} | {all:,} | {100 * same / all:.1f} % |")
     if not options.nightly:
         print(*rows, sep="\n")
         return [], [], found.faults[:20]

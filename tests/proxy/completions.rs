@@ -179,7 +179,7 @@ async fn instructions_of_a_chat_upstream_can_come_from_the_template() {
     assert_eq!(asked[0].1.get("tools"), None);
 }
 
-const WHOLE: &str = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>";
+const WHOLE: &str = "<tool_call>\n{\"name\": \"f\", \"arguments\":{\"x\":1}}\n</tool_call>";
 
 /// Sends a request with a required call. The upstream runs the software `server` and answers with `said`. Returns the
 /// request that the upstream gets, and the response.
@@ -260,12 +260,12 @@ async fn each_server_is_asked_for_constraints_in_its_own_form() {
 async fn prompt_ends_with_the_prefill() {
     for server in [Server::OpenAi, Server::Other, Server::Tgi, Server::Vllm, Server::LlamaCpp, Server::Ollama]
     {
-        let rest = WHOLE.strip_prefix("<tool_call>\n{\"name\":\"f\",\"arguments\":").unwrap();
+        let rest = WHOLE.strip_prefix("<tool_call>\n{\"name\": \"f\", \"arguments\":").unwrap();
         let enforce = if server == Server::OpenAi { Enforce::Auto } else { Enforce::Prefill };
         let (asked, answer) =
             required((server, rest), json!({}), |setup| setup.settings.enforce = enforce).await;
         let prompt = asked["prompt"].as_str().unwrap();
-        assert!(prompt.ends_with("[assistant]<tool_call>\n{\"name\":\"f\",\"arguments\":"), "{prompt}");
+        assert!(prompt.ends_with("[assistant]<tool_call>\n{\"name\": \"f\", \"arguments\":"), "{prompt}");
         assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
     }
 }

@@ -79,7 +79,7 @@ async fn a_grammar_keeps_the_notation_of_the_format() {
     for (server, key) in [(Server::LlamaCpp, "/grammar"), (Server::Sglang, "/ebnf")] {
         let (asked, response) = exchange(server, grammar, json!("required"), TAGGED).await;
         let grammar = asked.pointer(key).and_then(Value::as_str).unwrap();
-        assert!(grammar.contains(r#""<tool_call>\n{\"name\":\"weather\",\"arguments\":""#), "{grammar}");
+        assert!(grammar.contains(r#""<tool_call>\n{\"name\": \"weather\", \"arguments\": ""#), "{grammar}");
         assert!(asked.get("response_format").is_none());
         assert_eq!(call_of(&response), WEATHER);
     }

@@ -11,7 +11,7 @@ use crate::support::{
     taught::{ModelAnswer, gist, model, required, response, setup},
 };
 
-const PREFILL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":";
+const PREFILL: &str = "<tool_call>\n{\"name\": \"weather\", \"arguments\":";
 const REST: &str = "{\"city\":\"Paris\"}}\n</tool_call>";
 const CALL: (Option<&str>, Option<(&str, &str)>, &str) =
     (None, Some(("weather", "{\"city\":\"Paris\"}")), "tool_calls");

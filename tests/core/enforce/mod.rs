@@ -9,7 +9,7 @@ use toolwire::{
     detect::Detector,
     enforce::{Enforced, Means, Subset, constrain},
     event::{Event, Finish},
-    format::{self, Format, KnownFormats},
+    format::{self, Form, Format, KnownFormats},
     rules::{Detect, Enforce, Rules},
     tools::DeclaredTools,
 };
@@ -136,7 +136,9 @@ proptest! {
     ) {
         let tools: Vec<_> = NAMES.iter().map(|name| (*name, schema.clone())).collect();
         let conversation = asking(&tools);
-        let arguments = value.to_string();
+        // With blanks as in a prompt.
+        let call = toolwire::conversation::Call::new("", name, value.to_string());
+        let arguments = Form::json("{{arguments}}").calls(&[call]);
         let meant = (String::new(), vec![(str::to_owned(name), arguments.clone())]);
         if let Some(Enforced { constraint: Constraint::Grammar(grammar), format }) =
             enforced(&conversation, format, Enforce::Grammar)
@@ -169,7 +171,7 @@ proptest! {
         let Some(Enforced { format, .. }) = enforced(&conversation, format, Enforce::Schema) else {
             return Err(TestCaseError::fail("no schema"));
         };
-        let text = json!({"name": name, "arguments": value}).to_string();
+        let text = format!(r#"{{"name": "{name}", "arguments": {arguments}}}"#);
         prop_assert_eq!(found(&text, &conversation, format), meant);
     }
 }

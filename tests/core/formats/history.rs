@@ -163,7 +163,7 @@ fn has_words(value: &Value) -> bool {
 fn writes(format: &Format, key: &str, value: &Value) -> bool {
     let is_word = is_word(key);
     match format.teach.map(|teach| teach.form.arguments) {
-        Some(ArgumentForm::Each { values: Values::Python, .. }) => is_word && !key.contains('-'),
+        Some(ArgumentForm::Each { values: Values::Python(_), .. }) => is_word && !key.contains('-'),
         Some(ArgumentForm::Each { values: Values::Delimited(_), .. }) => is_word && has_words(value),
         Some(ArgumentForm::Each { one, .. }) if one.contains("{{type}}") => is_word,
         _ => true,

@@ -6,6 +6,7 @@ mod found;
 mod history;
 mod imitations;
 mod json;
+mod own_form;
 mod page;
 mod prompts;
 mod prose;

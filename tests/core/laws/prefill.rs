@@ -114,7 +114,7 @@ fn prefilled_call_is_found_in_every_format() {
         for (format, prefill) in found {
             let name = names[0];
             let call =
-                format.teach.expect("a taught format").form.calls(&[Call::new("1", name, r#"{"x":1}"#)]);
+                format.teach.expect("a taught format").form.calls(&[Call::new("1", name, r#"{"x": 1}"#)]);
             let rest = call.strip_prefix(&prefill).expect("calls begin with the prefill");
             let mut exchange = prefilled(
                 &prefill,
@@ -124,7 +124,7 @@ fn prefilled_call_is_found_in_every_format() {
             exchange.conversation = request(&json!({"tools": tools(names.iter().copied(), &Value::Null)}));
             let (answer, tally) = exchange.text(format.name, rest, "stop", Cuts::Text);
             assert_eq!(answer.text, "", "{}: {call}", format.name);
-            assert_eq!(answer.named_calls(), [(name, r#"{"x":1}"#)], "{}: {call}", format.name);
+            assert_eq!(answer.named_calls(), [(name, r#"{"x": 1}"#)], "{}: {call}", format.name);
             assert_eq!((answer.finish.as_deref(), tally.held), (Some("tool_calls"), 0));
             // If the model adds nothing, nothing is invented.
             let empty = exchange.text(format.name, "", "stop", Cuts::Text).0;

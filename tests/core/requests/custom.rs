@@ -69,7 +69,7 @@ fn custom_tool_is_taught_and_declared_to_lumo_as_a_function() {
         "{system}"
     );
     let shown = body["messages"][2]["content"].as_str().unwrap();
-    assert!(shown.contains(r#"{"name":"sql","arguments":{"input":"SELECT \"a\"\n"}}"#), "{shown}");
+    assert!(shown.contains(r#"{"name": "sql", "arguments": {"input": "SELECT \"a\"\n"}}"#), "{shown}");
     let body = lumo(&request());
     let tools = body["tools"].as_array().unwrap();
     assert!(

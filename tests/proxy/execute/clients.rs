@@ -201,7 +201,7 @@ async fn calls_written_as_text_are_run() {
         assert!(
             messages.iter().all(|message| message["role"] != "tool" && message.get("tool_calls").is_none())
         );
-        assert!(last[last.len() - 2].contains("<tool_call>\n{\"name\":\"search\""), "{last:?}");
+        assert!(last[last.len() - 2].contains("<tool_call>\n{\"name\": \"search\""), "{last:?}");
         assert!(last[last.len() - 1].contains("found {"), "{last:?}");
     }
 }

@@ -55,7 +55,7 @@ fn text_is_not_constrained_unless_a_tool_is_strict() {
     assert!(!tags.at_least_one);
     assert_eq!(tags.triggers, ["<tool_call>"]);
     let [tag] = tags.tags.as_slice() else { panic!("one tag") };
-    assert_eq!(tag.begin, "<tool_call>\n{\"name\":\"get_weather\",\"arguments\":");
+    assert_eq!(tag.begin, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ");
     assert_eq!(tag.end, "}\n</tool_call>");
 }
 
@@ -71,7 +71,7 @@ fn a_required_call_takes_the_best_means_that_the_server_has() {
     let means = Means { grammar: false, ..means };
     assert_eq!(
         with(means),
-        Some(Constraint::Prefill("<tool_call>\n{\"name\":\"get_weather\",\"arguments\":".to_owned()))
+        Some(Constraint::Prefill("<tool_call>\n{\"name\": \"get_weather\", \"arguments\":".to_owned()))
     );
     assert_eq!(with(Means::default()), None);
 }
@@ -82,7 +82,7 @@ fn a_prefill_is_what_all_tools_have_in_common() {
     let conversation = asking(tools, ToolChoice::Required);
     assert_eq!(
         constraint(&conversation, "hermes", Enforce::Prefill, &ALL),
-        Some(Constraint::Prefill("<tool_call>\n{\"name\":\"get_".to_owned()))
+        Some(Constraint::Prefill("<tool_call>\n{\"name\": \"get_".to_owned()))
     );
 }
 

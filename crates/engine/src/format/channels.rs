@@ -426,7 +426,7 @@ pub static INKLING: Format = Format {
     teach: taught(
         "a message with a JSON object that invokes a tool",
         Form::json(
-            r#"<|message_model|>{{name}}<|content_invoke_tool_json|>{"name":{{json_name}},"args":{{arguments}}}<|end_message|>"#,
+            r#"<|message_model|>{{name}}<|content_invoke_tool_json|>{"name": {{json_name}}, "args": {{arguments}}}<|end_message|>"#,
         ),
     ),
     ..Format::DEFAULT

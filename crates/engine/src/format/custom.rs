@@ -13,7 +13,7 @@ use super::{
     ReasoningHabits, Special, Tag, TagKind, Teach, Thought,
 };
 
-const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
+const OBJECT: &str = r#"{"name": {{json_name}}, "arguments": {{arguments}}}"#;
 const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
 
 /// `[[formats]]`: the declaration of a format. Empty values count as not set.

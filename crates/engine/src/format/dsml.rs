@@ -15,7 +15,8 @@ const FORM: Form = Form::each(
     "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
     "",
     Values::Text,
-);
+)
+.after_text("\n\n");
 
 /// DeepSeek's markup with these markers: sections, opener of a call, opener and closer of a parameter, and
 /// closer of a call.
@@ -121,7 +122,8 @@ pub static DEEPSEEK_V41: Format = Format {
             "",
             Values::Text,
         )
-        .within("<｜DSML｜ calls>\n", "\n", "\n</｜DSML｜ calls>"),
+        .within("<｜DSML｜ calls>\n", "\n", "\n</｜DSML｜ calls>")
+        .after_text("\n\n"),
     ),
     ..Format::DEFAULT
 };

@@ -106,7 +106,8 @@ pub static MINIMAX_M3: Format = Format {
             "",
             Values::Elements,
         )
-        .within("]<]minimax[>[<tool_call>\n", "\n", "\n]<]minimax[>[</tool_call>"),
+        .within("]<]minimax[>[<tool_call>\n", "\n", "\n]<]minimax[>[</tool_call>")
+        .after_text(""),
     ),
     ..Format::DEFAULT
 };

@@ -34,7 +34,7 @@ pub static FUNCTIONARY_V31: Format = Format {
     grammars: &[Grammar::Calls(FUNCTION)],
     teach: taught(
         "<function=NAME> and the arguments as JSON",
-        Form::json("<function={{name}}>{{arguments}}</function>").within("", "", ""),
+        Form::json("<function={{name}}>{{arguments}}</function>").within("", "", "").after_text(""),
     ),
     ..Format::DEFAULT
 };

@@ -34,7 +34,7 @@ const IN_TOOL_CALL: Format = Format {
     grammars: &[Grammar::Tagged(&[TOOL_CALL, TOOL_CALLS, FUNCTION_CALL])],
     teach: taught(
         "a JSON object between <tool_call> tags",
-        Form::json("<tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</tool_call>"),
+        Form::json("<tool_call>\n{\"name\": {{json_name}}, \"arguments\": {{arguments}}}\n</tool_call>"),
     ),
     ..Format::DEFAULT
 };
@@ -77,7 +77,7 @@ pub static LONGCAT: Format = Format {
     teach: taught(
         "a JSON object between <longcat_tool_call> tags",
         Form::json(
-            "<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>",
+            "<longcat_tool_call>\n{\"name\": {{json_name}}, \"arguments\": {{arguments}}}\n</longcat_tool_call>",
         ),
     ),
     ..Format::DEFAULT
@@ -107,7 +107,7 @@ pub static GRANITE20B_FC: Format = Format {
     grammars: &[Grammar::Tagged(&[FUNCTION_CALL])],
     teach: taught(
         "a JSON object behind <function_call>",
-        Form::json(r#"<function_call> {"name":{{json_name}},"arguments":{{arguments}}}"#),
+        Form::json(r#"<function_call> {"name": {{json_name}}, "arguments": {{arguments}}}"#),
     ),
     ..Format::DEFAULT
 };
@@ -181,7 +181,11 @@ pub static LLAMA3_JSON: Format = Format {
     ],
     teach: taught(
         "a JSON object behind <|python_tag|>",
-        Form::json(r#"{"name":{{json_name}},"parameters":{{arguments}}}"#).within("<|python_tag|>", "; ", ""),
+        Form::json(r#"{"name": {{json_name}}, "parameters": {{arguments}}}"#).within(
+            "<|python_tag|>",
+            "; ",
+            "",
+        ),
     ),
     ..Format::DEFAULT
 };
@@ -216,7 +220,7 @@ pub static INTERNLM2: Format = Format {
     teach: taught(
         "a JSON object between <|action_start|><|plugin|> and <|action_end|>",
         Form::json(
-            "<|action_start|><|plugin|>\n{\"name\":{{json_name}},\"parameters\":{{arguments}}}<|action_end|>",
+            "<|action_start|><|plugin|>\n{\"name\": {{json_name}}, \"parameters\": {{arguments}}}<|action_end|>",
         ),
     ),
     ..Format::DEFAULT
@@ -250,7 +254,9 @@ pub static APERTUS: Format = Format {
     )])],
     teach: taught(
         "a JSON array of objects, each with the tool's name as its only key, between <|tools_prefix|> and <|tools_suffix|>",
-        Form::json("{{{json_name}}:{{arguments}}}").within("<|tools_prefix|>[", ", ", "]<|tools_suffix|>"),
+        Form::json("{{{json_name}}: {{arguments}}}")
+            .within("<|tools_prefix|>[", ", ", "]<|tools_suffix|>")
+            .after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -269,8 +275,9 @@ pub static GIGACHAT3: Format = Format {
     teach: taught(
         "a JSON object behind the mark of a function call",
         Form::json(
-            "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}",
-        ),
+            "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": {{json_name}}, \"arguments\": {{arguments}}}",
+        )
+        .after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -284,7 +291,7 @@ pub static GIGACHAT31: Format = Format {
     grammars: &[Grammar::Tagged(&[marked("<|function_call|>", "")])],
     teach: taught(
         "a JSON object after <|function_call|>",
-        Form::json(r#"<|function_call|>{"name":{{json_name}},"arguments":{{arguments}}}"#),
+        Form::json(r#"<|function_call|>{"name": {{json_name}}, "arguments": {{arguments}}}"#).after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -303,7 +310,7 @@ pub static COMMAND_R_PLUS: Format = Format {
     )])],
     teach: taught(
         "`Action:` and a JSON array of objects in a json code block",
-        Form::json(r#"{"tool_name":{{json_name}},"parameters":{{arguments}}}"#).within(
+        Form::json(r#"{"tool_name": {{json_name}}, "parameters": {{arguments}}}"#).within(
             "Action:\n```json\n[",
             ", ",
             "]\n```",
@@ -317,12 +324,14 @@ pub static COMMAND_R7B: Format = Format {
     name: "command_r7b",
     summary: "a JSON array between <|START_ACTION|> and <|END_ACTION|>",
     models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*", "north-*"],
-    example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
+    example: "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}\n]<|END_ACTION|>",
     grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
     teach: taught(
         "a JSON array of objects between <|START_ACTION|> and <|END_ACTION|>",
-        Form::json(r#"{"tool_call_id":"{{index}}","tool_name":{{json_name}},"parameters":{{arguments}}}"#)
-            .within("<|START_ACTION|>[", ", ", "]<|END_ACTION|>"),
+        Form::json(
+            r#"{"tool_call_id": "{{index}}", "tool_name": {{json_name}}, "parameters": {{arguments}}}"#,
+        )
+        .within("<|START_ACTION|>[\n    ", ",\n    ", "\n]<|END_ACTION|>"),
     ),
     ..Format::DEFAULT
 };
@@ -346,7 +355,7 @@ pub static K2_HORIZON: Format = Format {
     ],
     teach: taught(
         "a JSON object between <ifm|tool_call> tags",
-        Form::json(r#"<ifm|tool_call>{"name":{{json_name}},"arguments":{{arguments}}}</ifm|tool_call>"#),
+        Form::json(r#"<ifm|tool_call>{"name": {{json_name}}, "arguments": {{arguments}}}</ifm|tool_call>"#),
     ),
     ..Format::DEFAULT
 };
@@ -359,7 +368,7 @@ pub static OPENAI_FUNCTION_CALL: Format = Format {
     grammars: &[Grammar::Bare],
     teach: taught(
         "a JSON object on lines of its own",
-        Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#)
+        Form::json(r#"{"function_call": {"name": {{json_name}}, "arguments": {{json_arguments}}}}"#)
             .answered(TOOL_RESPONSE),
     ),
     ..Format::DEFAULT

@@ -59,7 +59,8 @@ pub(crate) use reasoning::{
 pub use reasoning::{ReasoningHabits, SENTENCE_END, THINK, TURN_ENDS, Thought, is_token};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{
-    ArgumentForm, Form, Instructed, Teach, Teaching, Values, estimated_tokens, instruct, instruct_within,
+    ArgumentForm, Form, Instructed, Quotes, Teach, Teaching, Values, estimated_tokens, instruct,
+    instruct_within,
 };
 use teach::{OBJECT, TOOL_RESPONSE, taught};
 
@@ -224,7 +225,8 @@ pub static PRE: Format = Format {
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: taught(
         "a JSON object in a <pre> element",
-        Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#).answered(TOOL_RESPONSE),
+        Form::json(r#"<pre>{"name": {{json_name}}, "arguments": {{arguments}}}</pre>"#)
+            .answered(TOOL_RESPONSE),
     ),
     ..Format::DEFAULT
 };
@@ -241,7 +243,7 @@ pub static FENCED: Format = Format {
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: taught(
         "a JSON object in a json code block of its own",
-        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```")
+        Form::json("```json\n{\"name\": {{json_name}}, \"arguments\": {{arguments}}}\n```")
             .answered(TOOL_RESPONSE),
     ),
     ..Format::DEFAULT

@@ -196,7 +196,8 @@ pub static QWEN3_CODER: Format = Format {
             "<parameter={{key}}>\n{{value}}\n</parameter>\n",
             "",
             Values::Text,
-        ),
+        )
+        .after_text("\n\n"),
     ),
     ..Format::DEFAULT
 };
@@ -240,7 +241,8 @@ pub static MINICPMV: Format = Format {
             "<parameter={{key}}>\n{{value}}\n</parameter>\n",
             "",
             Values::Text,
-        ),
+        )
+        .after_text("\n\n"),
     ),
     ..Format::DEFAULT
 };
@@ -255,12 +257,12 @@ pub static SEED_OSS: Format = Format {
     teach: taught(
         "a tag for the tool and one for every argument between <seed:tool_call> tags",
         Form::each(
-            "<function={{name}}>\n{{arguments}}</function>",
+            "<seed:tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</seed:tool_call>",
             "<parameter={{key}}>{{value}}</parameter>\n",
             "",
             Values::Text,
         )
-        .within("<seed:tool_call>\n", "\n", "\n</seed:tool_call>"),
+        .after_text("\n\n"),
     ),
     ..Format::DEFAULT
 };
@@ -303,7 +305,8 @@ pub static GLM47: Format = Format {
             "",
             Values::Text,
         )
-        .within("", "", ""),
+        .within("", "", "")
+        .after_text(""),
     ),
 };
 
@@ -339,12 +342,13 @@ pub static HY_V3: Format = Format {
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
-            "<tool_call>{{name}}<tool_sep>\n{{arguments}}</tool_call>",
-            "<arg_key>{{key}}</arg_key>\n<arg_value>{{value}}</arg_value>\n",
+            "<tool_call:opensource>{{name}}<tool_sep:opensource>\n{{arguments}}</tool_call:opensource>",
+            "<arg_key:opensource>{{key}}</arg_key:opensource>\n<arg_value:opensource>{{value}}</arg_value:opensource>\n",
             "",
             Values::Text,
         )
-        .within("<tool_calls>\n", "\n", "\n</tool_calls>"),
+        .within("<tool_calls:opensource>\n", "\n", "\n</tool_calls:opensource>")
+        .after_text(""),
     ),
     ..Format::DEFAULT
 };

@@ -5,7 +5,7 @@ use super::{
     Tag, TagKind,
     json::LFM2_TAG,
     reasoning::UI_TARS_THINK,
-    teach::{Form, OBJECT, Values, taught},
+    teach::{Form, OBJECT, Quotes, Values, taught},
 };
 
 /// Sections that contain Python calls, either as a list or one after another.
@@ -67,7 +67,7 @@ pub static PYTHONIC: Format = Format {
     ],
     teach: taught(
         "a Python list of calls with named arguments",
-        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python(Quotes::Repr))
             .within("[", ", ", "]"),
     ),
     ..Format::DEFAULT
@@ -82,11 +82,9 @@ pub static LFM2: Format = Format {
     grammars: &[sections(&[("<|tool_call_start|>", "<|tool_call_end|>")]), Grammar::Tagged(&[LFM2_TAG])],
     teach: taught(
         "a Python list of calls with named arguments between <|tool_call_start|> and <|tool_call_end|>",
-        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
-            "<|tool_call_start|>[",
-            ", ",
-            "]<|tool_call_end|>",
-        ),
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python(Quotes::Repr))
+            .within("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")
+            .after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -100,11 +98,8 @@ pub static OLMO3: Format = Format {
     grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
     teach: taught(
         "Python calls with named arguments, one a line, between <function_calls> tags",
-        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
-            "<function_calls>\n",
-            "\n",
-            "\n</function_calls>",
-        ),
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python(Quotes::Double))
+            .within("<function_calls>\n", "\n", "\n</function_calls>"),
     ),
     ..Format::DEFAULT
 };
@@ -118,11 +113,8 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, ..Python::PLAIN } }],
     teach: taught(
         "a Python call with named arguments in a tool_code code block",
-        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
-            "```tool_code\n",
-            "\n",
-            "\n```",
-        ),
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python(Quotes::Repr))
+            .within("```tool_code\n", "\n", "\n```"),
     ),
     ..Format::DEFAULT
 };
@@ -142,7 +134,8 @@ pub static FUNCTION_GEMMA: Format = Format {
             ",",
             Values::Delimited("<escape>"),
         )
-        .within("", "", ""),
+        .within("", "", "")
+        .after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -166,7 +159,8 @@ pub static GEMMA4: Format = Format {
             ",",
             Values::Delimited("<|\"|>"),
         )
-        .within("", "", ""),
+        .within("", "", "")
+        .after_text(""),
     ),
     ..Format::DEFAULT
 };

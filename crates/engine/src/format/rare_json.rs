@@ -20,7 +20,7 @@ pub static TRINITY: Format = Format {
     reasoning: ReasoningHabits { ended_by_calls: true },
     teach: taught(
         "a JSON object between <tool_call> tags",
-        Form::json("<tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</tool_call>"),
+        Form::json("<tool_call>\n{\"name\": {{json_name}}, \"arguments\": {{arguments}}}\n</tool_call>"),
     ),
 };
 
@@ -77,7 +77,7 @@ pub static RWKV: Format = Format {
     ],
     teach: taught(
         "`**Tool Call:**` and a JSON object in a json code block",
-        Form::json("**Tool Call:**\n```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```"),
+        Form::json("**Tool Call:**\n```json\n{\"name\": {{json_name}}, \"arguments\": {{arguments}}}\n```"),
     ),
     ..Format::DEFAULT
 };

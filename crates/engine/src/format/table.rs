@@ -40,7 +40,7 @@ pub static MISTRAL: Format = Format {
     ],
     teach: taught(
         "[TOOL_CALLS], the tool's name, [ARGS] and the arguments as JSON",
-        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}").within("", "", ""),
+        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}").within("", "", "").after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -81,11 +81,9 @@ pub static DEEPSEEK_V31: Format = Format {
     })],
     teach: taught(
         "the marks of a tool call, the tool's name and the arguments as JSON",
-        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>").within(
-            "<｜tool▁calls▁begin｜>",
-            "",
-            "<｜tool▁calls▁end｜>",
-        ),
+        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>")
+            .within("<｜tool▁calls▁begin｜>", "", "<｜tool▁calls▁end｜>")
+            .after_text(""),
     ),
     ..Format::DEFAULT
 };
@@ -115,7 +113,7 @@ pub static DEEPSEEK_V3: Format = Format {
             common: false,
         }),
     })],
-    teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>")),
+    teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>").after_text("")),
     ..Format::DEFAULT
 };
 
@@ -150,6 +148,6 @@ pub static KIMI_K2: Format = Format {
             common: false,
         }),
     })],
-    teach: taught("the marks of a tool call, functions.NAME:NUMBER and the arguments as JSON", Form::json("<|tool_call_begin|>functions.{{name}}:{{index}}<|tool_call_argument_begin|>{{arguments}}<|tool_call_end|>").within("<|tool_calls_section_begin|>", "", "<|tool_calls_section_end|>")),
+    teach: taught("the marks of a tool call, functions.NAME:NUMBER and the arguments as JSON", Form::json("<|tool_call_begin|>functions.{{name}}:{{index}}<|tool_call_argument_begin|>{{arguments}}<|tool_call_end|>").within("<|tool_calls_section_begin|>", "", "<|tool_calls_section_end|>").after_text("")),
     ..Format::DEFAULT
 };

@@ -31,6 +31,8 @@ pub(super) struct Example {
     request: String,
     /// The calls, written as the model should write them.
     pub(super) calls: String,
+    /// The number of these calls.
+    pub(super) count: usize,
 }
 
 impl Example {
@@ -63,9 +65,9 @@ pub(super) fn examples(
         let described = tools.iter().find(|described| name == Some(&described.tool.name));
         requested(described.map_or("", |described| &described.tool.description), call)
     };
-    let example = |calls: &[Call]| Example {
-        request: calls.iter().map(request).collect::<Vec<_>>().join("\n"),
-        calls: form.calls(calls),
+    let example = |earlier: &mut usize, calls: &[Call]| {
+        let request = calls.iter().map(request).collect::<Vec<_>>().join("\n");
+        Some(Example { request, calls: form.calls_from(earlier, calls), count: calls.len() })
     };
     let several = parallel && count > 1 && !form.around.0.is_empty();
     let room = count * TOKENS;
@@ -79,7 +81,7 @@ pub(super) fn examples(
             _ => calls.split_at(calls.len()),
         };
         let written = single.iter().map(std::slice::from_ref).chain((!pair.is_empty()).then_some(pair));
-        shown = written.map(example).collect::<Vec<_>>();
+        shown = written.scan(0, example).collect::<Vec<_>>();
         let tokens: usize = shown.iter().map(|example| estimated_tokens(&example.to_text())).sum();
         if tokens <= room {
             break;
@@ -92,7 +94,7 @@ pub(super) fn examples(
 fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize) -> Vec<Call> {
     let read_back = match form.arguments {
         ArgumentForm::Json => ReadBack::Typed,
-        ArgumentForm::Each { values: Values::Python | Values::Delimited(_), .. } => ReadBack::Typed,
+        ArgumentForm::Each { values: Values::Python(_) | Values::Delimited(_), .. } => ReadBack::Typed,
         ArgumentForm::Each { values: Values::Text, .. } => ReadBack::Text,
         ArgumentForm::Each { values: Values::Elements, .. } => ReadBack::Elements,
     };

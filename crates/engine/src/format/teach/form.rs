@@ -9,11 +9,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{
     render,
     said::{Said, Schemas},
+    value_text::{python_string, quoted, spaced},
 };
 use crate::conversation::{Call, CallOutput};
 
@@ -22,10 +23,13 @@ use crate::conversation::{Call, CallOutput};
 pub struct Form {
     /// The strings before, between and after the calls of a turn.
     pub around: (&'static str, &'static str, &'static str),
+    /// The string between the turn's own text and its calls.
+    pub after_text: &'static str,
     /// The template for a call. `{{name}}` stands for the tool's name, and `{{json_name}}` for the name as a
     /// JSON string. `{{arguments}}` stands for the arguments, and `{{json_arguments}}` for their JSON as a
-    /// JSON string. `{{id}}` stands for the call's id. `{{index}}` and `{{number}}` stand for the call's
-    /// position in the turn, counted from 0 and from 1.
+    /// JSON string. `{{id}}` stands for the call's id. `{{index}}` stands for the call's
+    /// position in the conversation, counted from 0, and `{{number}}` for its position in the turn, counted
+    /// from 1.
     pub call: &'static str,
     /// How to write the arguments.
     pub arguments: ArgumentForm,
@@ -60,11 +64,20 @@ pub enum Values {
     /// Strings unchanged, and everything else as JSON.
     Text,
     /// In Python syntax.
-    Python,
+    Python(Quotes),
     /// As JSON, but with unquoted keys and with strings enclosed in this delimiter.
     Delimited(&'static str),
     /// Like arguments: an object's members under their keys, and the elements of a list under `item`.
     Elements,
+}
+
+/// The quotation marks of strings in Python syntax.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quotes {
+    /// As Python's `repr` writes them: single ones, unless the string contains these and no double ones.
+    Repr,
+    /// Double ones.
+    Double,
 }
 
 /// The default template for a result. It must not start like a call: small models that saw `<tool_response>`
@@ -76,12 +89,13 @@ const RESULT: &str = "<result>\n{{named_content}}\n</result>";
 /// tag.
 pub(in crate::format) const TOOL_RESPONSE: &str = "<tool_response>\n{{named_content}}\n</tool_response>";
 
-pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
+pub(in crate::format) const OBJECT: &str = r#"{"name": {{json_name}}, "arguments": {{arguments}}}"#;
 
 impl Form {
     /// Calls on separate lines, with their arguments as JSON.
     pub const fn json(call: &'static str) -> Self {
-        Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESULT }
+        let around = ("", "\n", "");
+        Self { around, after_text: "\n", call, arguments: ArgumentForm::Json, result: RESULT }
     }
 
     /// Calls on separate lines, with their arguments one after another.
@@ -92,6 +106,11 @@ impl Form {
     /// Sets the strings before, between and after the calls.
     pub const fn within(self, before: &'static str, between: &'static str, after: &'static str) -> Self {
         Self { around: (before, between, after), ..self }
+    }
+
+    /// Sets the string between the turn's own text and its calls.
+    pub const fn after_text(self, after_text: &'static str) -> Self {
+        Self { after_text, ..self }
     }
 
     /// Sets the template for a result.
@@ -112,18 +131,33 @@ impl Form {
         (open.starts_with(['<', '[']) && close.len() > 1).then_some((open, close.trim_end()))
     }
 
-    /// Writes the calls of a turn as the model should write them. Arguments that stay JSON are copied
-    /// unchanged.
+    /// Writes the calls of a turn as the model should write them, as the first calls of a conversation.
     pub fn calls(&self, calls: &[Call]) -> String {
-        self.joined(calls.iter().enumerate().map(|(at, call)| self.call(at, call, &call.name, None)))
+        self.calls_from(&mut 0, calls)
     }
 
-    /// Like [`Form::calls`], for calls to declared tools whose names have the prefix in the prompt. Arguments that
-    /// the form cannot express are written as JSON, so that they are read back as they are.
-    pub(super) fn calls_of(&self, calls: &[Call], prefix: &str, schemas: &mut Schemas<'_>) -> String {
+    /// Like [`Form::calls`], for calls after `count` others in the conversation, which are added to `count`.
+    pub(super) fn calls_from(&self, count: &mut usize, calls: &[Call]) -> String {
+        self.joined(calls.iter().enumerate().map(|(at, call)| {
+            let place = Place { at, index: index(call, &call.name, count) };
+            self.call(place, call, &call.name, None)
+        }))
+    }
+
+    /// Like [`Form::calls_from`], for calls to declared tools whose names have the prefix in the prompt. Arguments
+    /// that the form cannot express are written as JSON, so that they are read back as they are.
+    pub(super) fn calls_of(
+        &self,
+        count: &mut usize,
+        calls: &[Call],
+        prefix: &str,
+        schemas: &mut Schemas<'_>,
+    ) -> String {
         self.joined(calls.iter().enumerate().map(|(at, call)| {
             let said = schemas.said(self, call);
-            self.call(at, call, &format!("{prefix}{}", call.name), said)
+            let name = format!("{prefix}{}", call.name);
+            let place = Place { at, index: index(call, &name, count) };
+            self.call(place, call, &name, said)
         }))
     }
 
@@ -132,7 +166,7 @@ impl Form {
         format!("{before}{}{after}", calls.collect::<Vec<_>>().join(between))
     }
 
-    fn call(&self, at: usize, call: &Call, name: &str, said: Option<Said<'_>>) -> String {
+    fn call(&self, place: Place, call: &Call, name: &str, said: Option<Said<'_>>) -> String {
         let written = || match (self.arguments, said) {
             (ArgumentForm::Json, _) => as_json(&call.arguments),
             (ArgumentForm::Each { one, .. }, Some(said)) if !said.all(&call.arguments) => {
@@ -149,8 +183,8 @@ impl Form {
             "arguments" => Some(written()),
             "json_arguments" => Some(quoted(&as_json(&call.arguments))),
             "id" => Some(call.id.clone()),
-            "index" => Some(at.to_string()),
-            "number" => Some((at + 1).to_string()),
+            "index" => Some(place.index.to_string()),
+            "number" => Some((place.at + 1).to_string()),
             _ => None,
         })
     }
@@ -220,14 +254,27 @@ fn begins_with(text: &str, marker: &str) -> bool {
     })
 }
 
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+/// Where a call stands: its position in the turn, and in the conversation.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: usize,
+    index: usize,
+}
+
+/// The position in the conversation of a call to the tool `name` after `count` others. If the model wrote the
+/// position into the call's id, as Kimi K2 does, it is this one.
+fn index(call: &Call, name: &str, count: &mut usize) -> usize {
+    let own = call.id.rsplit_once(':').filter(|(before, _)| before.ends_with(name));
+    let own = own.and_then(|(_, index)| index.parse::<usize>().ok().filter(|own| own.to_string() == index));
+    let index = own.unwrap_or(*count);
+    *count = count.saturating_add(1).max(index.saturating_add(1));
+    index
 }
 
 /// Returns the arguments as JSON. Anything else becomes a JSON string, so that it is shown unchanged.
 fn as_json(arguments: &str) -> String {
     match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
-        Ok(_) => arguments.trim().to_owned(),
+        Ok(_) => spaced(arguments),
         Err(_) if arguments.trim().is_empty() => "{}".to_owned(),
         Err(_) => quoted(arguments),
     }
@@ -287,7 +334,8 @@ fn value(json: &str, one: &str, values: Values, said: Option<Said<'_>>) -> Strin
     let text = || serde_json::from_str::<String>(json).ok();
     let nested = || members(json).unwrap_or_default();
     let items = || serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default();
-    let listed = |open: &str, items: Vec<String>, close: &str| format!("{open}{}{close}", items.join(","));
+    let comma = if matches!(values, Values::Python(_)) { ", " } else { "," };
+    let listed = |open: &str, items: Vec<String>, close: &str| format!("{open}{}{close}", items.join(comma));
     let inner = |json: &RawValue| value(json.get(), one, values, None);
     let below = |key: Option<&str>| said.map(|said| said.inner(key));
     if matches!(values, Values::Text | Values::Elements)
@@ -305,23 +353,27 @@ fn value(json: &str, one: &str, values: Values, said: Option<Said<'_>>) -> Strin
         (Values::Elements, Some(b'[')) => {
             items().iter().map(|item| argument("item", item.get(), one, values, below(None))).collect()
         }
-        (Values::Text | Values::Elements, _) => json.to_owned(),
+        (Values::Text | Values::Elements, _) => spaced(json),
         (Values::Delimited(mark), Some(b'"')) => format!("{mark}{}{mark}", text().unwrap_or_default()),
         (Values::Delimited(_), Some(b'{')) => {
             let member = |(key, value): &(String, &RawValue)| format!("{key}:{}", inner(value));
             listed("{", nested().iter().map(member).collect(), "}")
         }
-        (Values::Python, Some(b'{')) => {
-            let member = |(key, value): &(String, &RawValue)| format!("{}: {}", quoted(key), inner(value));
+        (Values::Python(quotes), Some(b'{')) => {
+            let member = |(key, value): &(String, &RawValue)| {
+                format!("{}: {}", python_string(key, quotes), inner(value))
+            };
             listed("{", nested().iter().map(member).collect(), "}")
         }
-        (Values::Delimited(_) | Values::Python, Some(b'[')) => {
+        (Values::Delimited(_) | Values::Python(_), Some(b'[')) => {
             listed("[", items().iter().map(|item| inner(item)).collect(), "]")
         }
-        (Values::Python, Some(b'"')) => text().map_or_else(String::new, |text| quoted(&text)),
-        (Values::Python, Some(b't')) => "True".to_owned(),
-        (Values::Python, Some(b'f')) => "False".to_owned(),
-        (Values::Python, Some(b'n')) => "None".to_owned(),
-        (Values::Delimited(_) | Values::Python, _) => json.to_owned(),
+        (Values::Python(quotes), Some(b'"')) => {
+            text().map_or_else(String::new, |text| python_string(&text, quotes))
+        }
+        (Values::Python(_), Some(b't')) => "True".to_owned(),
+        (Values::Python(_), Some(b'f')) => "False".to_owned(),
+        (Values::Python(_), Some(b'n')) => "None".to_owned(),
+        (Values::Delimited(_) | Values::Python(_), _) => json.to_owned(),
     }
 }

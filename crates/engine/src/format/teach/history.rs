@@ -6,8 +6,14 @@ use super::{Teach, said::Schemas};
 use crate::conversation::{CallOutput, Part, Role, Tool, Turn, results_in_call_order, take_media};
 
 /// Writes the calls and results of the history as text, in which only their order shows which result belongs
-/// to which call. Media follow the result that they belong to.
-pub(super) fn history(turns: Vec<Turn>, tools: &[Tool], teach: &Teach, prefix: &str) -> Vec<Turn> {
+/// to which call. Media follow the result that they belong to. The model has seen `count` calls before the history.
+pub(super) fn history(
+    turns: Vec<Turn>,
+    tools: &[Tool],
+    teach: &Teach,
+    prefix: &str,
+    mut count: usize,
+) -> Vec<Turn> {
     let mut schemas = Schemas::new(tools);
     let ordered = match results_in_call_order(&turns) {
         Cow::Owned(ordered) => Some(ordered),
@@ -24,7 +30,7 @@ pub(super) fn history(turns: Vec<Turn>, tools: &[Tool], teach: &Teach, prefix: &
             last.parts.append(&mut media);
         }
         let turn = match turn.role {
-            Role::Assistant => assistant(turn, teach, prefix, &mut names, &mut schemas),
+            Role::Assistant => assistant(turn, teach, prefix, &mut names, &mut schemas, &mut count),
             _ if results => results_turn(turn, teach, prefix, &names, &mut media),
             _ => turn,
         };
@@ -52,6 +58,7 @@ fn assistant<'t>(
     prefix: &str,
     names: &mut HashMap<String, String>,
     schemas: &mut Schemas<'t>,
+    count: &mut usize,
 ) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {
@@ -63,7 +70,7 @@ fn assistant<'t>(
         _ => true,
     });
     if !calls.is_empty() {
-        turn.add_text("\n", &teach.form.calls_of(&calls, prefix, schemas));
+        turn.add_text(teach.form.after_text, &teach.form.calls_of(count, &calls, prefix, schemas));
     }
     turn
 }

@@ -28,13 +28,14 @@ mod said;
 mod sample;
 mod signature;
 mod template;
+mod value_text;
 
 use std::mem;
 
 pub(super) use self::form::{OBJECT, TOOL_RESPONSE};
 pub use self::{
     budget::estimated_tokens,
-    form::{ArgumentForm, Form, Values},
+    form::{ArgumentForm, Form, Quotes, Values},
 };
 use self::{history::history, template::render};
 use super::Format;
@@ -126,7 +127,8 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
     let prompt = prompt::prompt(&conversation, teach, teaching);
     let demand = prompt.as_ref().and_then(|_| demand(&mut conversation, &teaching.prefix));
     let turns = mem::take(&mut conversation.turns);
-    let mut turns = history(turns, &conversation.tools, teach, &teaching.prefix);
+    let shown = prompt.as_ref().map_or(0, |prompt| prompt.example_calls);
+    let mut turns = history(turns, &conversation.tools, teach, &teaching.prefix, shown);
     let (instructions, example_turns, left_out) = match prompt {
         Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
         None => (None, Vec::new(), Vec::new()),
@@ -264,8 +266,8 @@ mod tests {
             texts[1],
             (
                 Role::Assistant,
-                "Let me see.\n```json\n{\"name\":\"user:a\",\"arguments\":{\"x\": 1}}\n```\n\
-                 ```json\n{\"name\":\"user:a\",\"arguments\":{\"x\": 2.50}}\n```"
+                "Let me see.\n```json\n{\"name\": \"user:a\", \"arguments\": {\"x\": 1}}\n```\n\
+                 ```json\n{\"name\": \"user:a\", \"arguments\": {\"x\": 2.50}}\n```"
                     .to_owned()
             )
         );
@@ -284,7 +286,7 @@ mod tests {
         assert!(system.starts_with("S1\n"), "{system}");
         assert!(system.contains("at most one call") && !system.contains("next message"), "{system}");
         let examples: Vec<_> = told.turns[1..3].iter().map(|turn| (turn.role, turn.joined_text())).collect();
-        let call = "<tool_call>\n{\"name\":\"a\",\"arguments\":{}}\n</tool_call>";
+        let call = "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>";
         assert_eq!(examples, [(Role::User, "adds example.".into()), (Role::Assistant, call.into())]);
         let last = told.turns.last().unwrap().joined_text();
         assert!(last.ends_with("\n\n[Your next message must be a call of `a`.]"), "{last}");

@@ -51,6 +51,8 @@ To call a tool, write {{words}}. The first messages are examples.
 pub(super) struct Prompt {
     pub(super) instructions: String,
     pub(super) example_turns: Vec<Turn>,
+    /// The number of calls in these turns.
+    pub(super) example_calls: usize,
     /// The names of the tools that did not fit.
     pub(super) left_out: Vec<String>,
 }
@@ -62,7 +64,12 @@ pub(super) struct Prompt {
 pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<Prompt> {
     conversation.callable_tools().next()?;
     if let Some(text) = &teaching.text {
-        return Some(Prompt { instructions: text.clone(), example_turns: Vec::new(), left_out: Vec::new() });
+        return Some(Prompt {
+            instructions: text.clone(),
+            example_turns: Vec::new(),
+            example_calls: 0,
+            left_out: Vec::new(),
+        });
     }
     let left = Cell::new(MAX_FOLLOWED);
     let tools: Vec<_> = conversation.tools.iter().map(|tool| DescribedTool::new(tool, &left)).collect();
@@ -175,10 +182,11 @@ impl Parts<'_> {
                 _ => return None,
             })
         });
-        let example_turns =
-            if as_turns { shown.into_iter().flat_map(Example::turns).collect() } else { Vec::new() };
+        let shown = if as_turns { shown } else { Vec::new() };
+        let example_calls = shown.iter().map(|example| example.count).sum();
+        let example_turns = shown.into_iter().flat_map(Example::turns).collect();
         let left_out = left_out.iter().map(|left| left.tool.name.clone()).collect();
-        Prompt { instructions, example_turns, left_out }
+        Prompt { instructions, example_turns, example_calls, left_out }
     }
 
     fn rules(&self) -> String {

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::value::RawValue;
 
-use super::{ArgumentForm, Form, Values, form::members};
+use super::{ArgumentForm, Form, Values, form::members, value_text::spaced};
 use crate::{
     conversation::{Call, Tool},
     tools::{ArgumentTypes, Shape, Types},
@@ -65,7 +65,7 @@ impl Markup {
         let elements = match values {
             Values::Text => false,
             Values::Elements => true,
-            Values::Python | Values::Delimited(_) => return None,
+            Values::Python(_) | Values::Delimited(_) => return None,
         };
         // A form that writes each value's type can express all values, and has its own escapes.
         if one.contains("{{type}}") {
@@ -210,7 +210,8 @@ impl<'a> Said<'a> {
             return None;
         }
         // Outside of strings, JSON contains no `<`, so this hides all markup.
-        Some(if json.contains('<') { json.replace('<', "\\u003c") } else { json.to_owned() })
+        let json = spaced(json);
+        Some(if json.contains('<') { json.replace('<', "\\u003c") } else { json })
     }
 
     /// Whether a container can be written as elements.
