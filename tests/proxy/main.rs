@@ -59,6 +59,7 @@ mod threads;
 mod tls;
 mod turn_states;
 mod turns;
+mod turns_as_written;
 mod upstream_capabilities;
 mod upstream_tls;
 mod web_pages;

@@ -426,8 +426,8 @@ pub struct Limits {
     /// `refuse` answers 503
     #[setting(default = UncheckedBudgets::Allow, word)]
     pub unchecked_budgets: UncheckedBudgets,
-    /// state that upstreams [want back](dialects.md), in memory; beyond it, the client that has the most
-    /// loses its oldest
+    /// state that upstreams [want back](dialects.md), and turns as models wrote them, in memory; beyond it,
+    /// the client that has the most loses its oldest
     #[setting(default = 64 << 20, size)]
     pub max_turn_state: usize,
     /// how long that is kept, or `"off"`

@@ -16,7 +16,7 @@ use super::{
     value::{listed_choice, referred, text},
 };
 use toolwire_pipeline::{
-    conversation::{Conversation, Thinking, WantsBack},
+    conversation::{Conversation, KeptState, Thinking, WantsBack},
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching, prompt_opens_reasoning},
     rules::{Detect, Enforce, ExamplesAs, Limits, ReasoningStart, Rules, ToolList},
@@ -132,11 +132,15 @@ impl Model {
         }
     }
 
-    /// The turn state that must be sent back to the upstream. None is needed if the upstream sees calls as plain text.
-    pub fn wants_back(&self) -> WantsBack {
+    /// The state of responses that is stored for later requests: what the upstream wants back, or if it sees calls as
+    /// plain text, this text. `None` if there is none.
+    pub fn kept_state(&self) -> Option<KeptState> {
         match self.tools {
-            ToolStyle::Native => self.upstream.options.side().wants_back(),
-            ToolStyle::Format(_) => WantsBack::Nothing,
+            ToolStyle::Native => match self.upstream.options.side().wants_back() {
+                WantsBack::Nothing => None,
+                wants => Some(KeptState::WantedBack(wants)),
+            },
+            ToolStyle::Format(_) => Some(KeptState::AsWritten),
         }
     }
 

@@ -177,6 +177,10 @@ pub struct Detector {
     /// How the last container ended, for [`Tentative`].
     last_end: LastEnd,
     next: u32,
+    /// How many bytes of the text followed the end of the last reasoning when it was read.
+    behind_reasoning: Option<usize>,
+    /// How deep [`Detector::text`] is in reading again what was held.
+    depth: usize,
     /// Whether the model stopped inside a list of calls.
     unfinished: bool,
     quotations: Quotations,
@@ -219,6 +223,8 @@ impl Detector {
             doubted: None,
             last_end: LastEnd::default(),
             next: 0,
+            behind_reasoning: None,
+            depth: 0,
             unfinished: false,
             quotations: Quotations::default(),
             pending: None,
@@ -411,12 +417,14 @@ impl Detector {
 
     fn text(&mut self, text: &str, out: &mut impl Sink) {
         let mut rest = text;
+        self.depth += 1;
         while !rest.is_empty() {
             let taken =
                 if self.is_paused() { self.step_behind_pending(rest, out) } else { self.step(rest, out) };
             rest = tail(rest, taken);
         }
         self.stay_behind_pending();
+        self.depth -= 1;
         self.held_peak = self.held_peak.max(match self.state {
             State::Prose => self.prose.held(),
             _ => self.held(),
@@ -474,12 +482,14 @@ impl Detector {
         match thinking.feed(text, &self.search.sought.markers, out) {
             ThinkingProgress::On => text.len(),
             ThinkingProgress::Closed(taken) => {
+                self.behind_reasoning = Some(if self.depth == 1 { text.len() - taken } else { usize::MAX });
                 if let State::Reasoning(thinking) = std::mem::replace(&mut self.state, State::Prose) {
                     self.reasoning_closed(&thinking);
                 }
                 taken
             }
             ThinkingProgress::Calls(taken, place) => {
+                self.behind_reasoning = Some(usize::MAX);
                 if let State::Reasoning(thinking) = std::mem::replace(&mut self.state, State::Prose) {
                     self.enter_from_reasoning(thinking, place, out);
                 }

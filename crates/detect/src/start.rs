@@ -201,6 +201,17 @@ impl Detector {
         self.prose.reasoning_ended(thinking.has_said());
     }
 
+    /// The number of calls that have been found.
+    pub fn found(&self) -> u32 {
+        self.next
+    }
+
+    /// If reasoning has ended since this was last called: how many bytes of the text so far follow it, or
+    /// [`usize::MAX`] if that is unknown.
+    pub fn take_end_of_reasoning(&mut self) -> Option<usize> {
+        self.behind_reasoning.take()
+    }
+
     /// Notes that the text has ended inside reasoning. `stopped` is set if the model stopped by itself.
     pub(super) fn reasoning_unclosed(&mut self, thinking: &Thinking, stopped: bool) {
         if stopped && thinking.began_message() && thinking.has_said() {

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod arrange;
+mod as_written;
 mod client_headers;
 mod constraint;
 mod forms;
@@ -26,13 +27,14 @@ pub use self::{
         CallsById, has_joinable_turns, is_empty_turn, joined_system_turns, joined_user_turns,
         media_behind_results, results_in_call_order,
     },
+    as_written::{AS_WRITTEN, written_state},
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     forms::{IdForm, NameForm},
     own_calls::{is_own, is_own_id, own_id},
     received_values::{Received, Rest},
     text::Text,
     thinking::{Thinking, ThinkingSwitch},
-    turn_state::{TurnState, WantsBack},
+    turn_state::{KeptState, TurnState, WantsBack},
 };
 pub(crate) use self::{arrange::take_media, forms::names_at_upstreams};
 use crate::{event::Opaque, wire::json::Raw};

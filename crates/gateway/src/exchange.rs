@@ -19,12 +19,11 @@ use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop, FirstRequest},
-    turn_states::{Keeper, OwnStates, TurnStates},
+    turn_states::{Keeper, TurnStates},
     upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
-use toolwire_net::store::Owner;
 use toolwire_pipeline::{
     conversation::{Conversation, Thinking, ToolChoice},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice},
@@ -148,7 +147,7 @@ pub(super) fn prepare(
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         capabilities.servers.look_at(&model.upstream);
     }
-    let states = own_states(model, states, owner);
+    let states = states.of_model(owner, model);
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
@@ -263,11 +262,6 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     };
     conversation.tool_choice = choice;
     Ok(true)
-}
-
-/// The stored state of `owner` that the model's upstream needs back. `None` if the upstream needs no state back.
-fn own_states(model: &Model, states: &Arc<TurnStates>, owner: Owner) -> Option<OwnStates> {
-    states.of(owner, &model.upstream.name, model.wants_back())
 }
 
 /// Returns the declared server tools that will not run, because the upstream neither receives them nor has such tools.

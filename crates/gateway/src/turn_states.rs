@@ -4,8 +4,10 @@
 //! State belongs to the client whose response contained it and to the upstream that sent it; it is never sent to
 //! another upstream or on behalf of another client. It is stored in memory, for a limited time and up to a total size
 //! for all clients. A client that fills the memory displaces its own oldest state rather than that of others. If
-//! instances share a store, the state is written there too, and state that an instance does not have is fetched from
-//! there.
+//! instances share a store, or there is a folder for it, the state is written there too, and state that an instance
+//! does not have is fetched from there.
+//!
+//! Models that are taught a format have such state as well: their turns as they wrote them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,14 +21,15 @@ use parking_lot::Mutex;
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{large, stamp::unix_time, stored_responses};
+use toolwire_config::{Model, ToolStyle};
 use toolwire_execution::record_json;
 use toolwire_net::store::{self, Key, Space, Store, Stores};
 use toolwire_pipeline::{
-    conversation::{Conversation, TurnState, WantsBack},
+    conversation::{Conversation, KeptState, TurnState},
     failure::Failure,
 };
 
-/// Maximum number of calls looked up in the shared store for one request.
+/// Maximum number of calls looked up in the store for one request.
 const MAX_FETCHED: usize = 512;
 
 /// Estimated overhead of a record in bytes, which also limits the number of records.
@@ -38,7 +41,7 @@ pub(super) struct TurnStates {
     /// Maximum size of all records in bytes, and how long each is stored. `ttl` is `None` if nothing is stored.
     max_bytes: usize,
     ttl: Option<Duration>,
-    /// The store that instances share, if there is one.
+    /// The store that instances share, or that outlives this process, if there is one.
     store: Option<Arc<dyn Store>>,
 }
 
@@ -79,7 +82,7 @@ struct Record {
 pub(super) struct OwnStates {
     states: Arc<TurnStates>,
     owner: Owner,
-    wants: WantsBack,
+    kept: KeptState,
 }
 
 #[derive(Debug)]
@@ -90,9 +93,9 @@ pub(super) struct Keeper {
 
 impl TurnStates {
     pub(super) fn new(max_bytes: usize, ttl: Option<Duration>, stores: &Stores) -> Self {
-        let on_failure = |count| tracing::warn!(count, "state of turns could not be shared");
-        let shared = ttl.filter(|_| stores.is_shared());
-        let store = shared.map(|ttl| stores.open(Space::TurnStates, max_bytes, ttl, Box::new(on_failure)));
+        let on_failure = |count| tracing::warn!(count, "state of turns could not be stored");
+        let lasts = ttl.filter(|_| stores.are_lasting());
+        let store = lasts.map(|ttl| stores.open(Space::TurnStates, max_bytes, ttl, Box::new(on_failure)));
         Self { memory: Arc::default(), max_bytes, ttl, store }
     }
 
@@ -100,16 +103,24 @@ impl TurnStates {
         Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
     }
 
-    /// Returns the state of `client` at `upstream`. `None` if the upstream needs no state back or nothing is stored.
-    pub(super) fn of(
-        self: &Arc<Self>,
-        client: store::Owner,
-        upstream: &str,
-        wants: WantsBack,
-    ) -> Option<OwnStates> {
-        self.ttl.filter(|_| wants != WantsBack::Nothing)?;
+    /// Returns the state of `client` for requests to `model`. `None` if there is no such state or nothing is stored.
+    pub(super) fn of_model(self: &Arc<Self>, client: store::Owner, model: &Model) -> Option<OwnStates> {
+        let kept = model.kept_state()?;
+        match model.tools {
+            ToolStyle::Native => self.of(client, &model.upstream.name, kept),
+            // A turn in one format must not stand in the prompt of a model that is taught another one.
+            ToolStyle::Format(format) => {
+                let (upstream, prefix) = (&model.upstream.name, &model.settings.tool_prefix);
+                self.of(client, &format!("{upstream}\0{}\0{prefix}", format.name), kept)
+            }
+        }
+    }
+
+    /// Returns the state of `client` at `upstream`. `None` if nothing is stored.
+    fn of(self: &Arc<Self>, client: store::Owner, upstream: &str, kept: KeptState) -> Option<OwnStates> {
+        self.ttl?;
         let owner = Owner { client, upstream: upstream.into() };
-        Some(OwnStates { states: Arc::clone(self), owner, wants })
+        Some(OwnStates { states: Arc::clone(self), owner, kept })
     }
 }
 
@@ -130,11 +141,11 @@ impl OwnStates {
         });
     }
 
-    /// Fetches state for calls in the history of `conversation` from the shared store, unless this instance has that
+    /// Fetches state for calls in the history of `conversation` from the store, unless this instance has that
     /// state already.
     ///
     /// # Errors
-    /// If the store is unreachable.
+    /// If the store is shared and unreachable.
     pub(super) async fn fetch(&self, conversation: &mut Conversation, is_large: bool) -> Result<(), Failure> {
         let Some(store) = self.states.store.clone() else { return Ok(()) };
         let unknown = if is_large {
@@ -152,10 +163,15 @@ impl OwnStates {
         if unknown.is_empty() {
             return Ok(());
         }
+        let is_shared = store.is_shared();
         let keys: Vec<_> = unknown.iter().map(|(id, answered)| self.key(id, *answered)).collect();
         let now = unix_time();
         let read = spawn_blocking(move || store.get_all(&keys, now)).await;
-        let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored_responses::away(&error))?;
+        let read = match read.unwrap_or_else(|_| Ok(Vec::new())) {
+            Err(error) if is_shared => return Err(stored_responses::away(&error)),
+            // Without the file there is less state, as without a folder.
+            read => read.unwrap_or_default(),
+        };
         for ((id, answered), value) in unknown.into_iter().zip(read) {
             // All calls of a turn share one state.
             let is_new = |states: &TurnStates| {
@@ -214,8 +230,8 @@ impl OwnStates {
 }
 
 impl Keeper {
-    pub(super) fn wants(&self) -> WantsBack {
-        self.states.wants
+    pub(super) fn kept(&self) -> KeptState {
+        self.states.kept
     }
 
     pub(super) fn keep(&self, state: TurnState) {
@@ -306,7 +322,9 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolwire_pipeline::conversation::{Call, Part, Role, Turn};
+    use toolwire_pipeline::conversation::{Call, Part, Role, Turn, WantsBack};
+
+    const KEPT: KeptState = KeptState::WantedBack(WantsBack::Reasoning);
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -315,7 +333,7 @@ mod tests {
     }
 
     fn own(states: &Arc<TurnStates>, key: &str, upstream: &str) -> OwnStates {
-        states.of(client(key), upstream, WantsBack::Reasoning).unwrap()
+        states.of(client(key), upstream, KEPT).unwrap()
     }
 
     fn question(text: &str) -> Conversation {
@@ -350,7 +368,7 @@ mod tests {
         for other in [own(&states, "bob", "up"), own(&states, "alice", "up2")] {
             assert_eq!(restored(&other, "hi", "c1"), None);
         }
-        let nobody = states.of(store::Owner::default(), "up", WantsBack::Reasoning).unwrap();
+        let nobody = states.of(store::Owner::default(), "up", KEPT).unwrap();
         assert_eq!(restored(&nobody, "hi", "c1"), None);
     }
 
@@ -414,10 +432,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_where_nothing_is_wanted() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
-        assert!(states.of(store::Owner::default(), "up", WantsBack::Nothing).is_none());
+    fn nothing_is_kept_without_a_lifetime() {
         let off = Arc::new(TurnStates::new(1 << 20, None, &Stores::Embedded(None)));
-        assert!(off.of(store::Owner::default(), "up", WantsBack::Reasoning).is_none());
+        assert!(off.of(store::Owner::default(), "up", KEPT).is_none());
     }
 }

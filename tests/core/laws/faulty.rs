@@ -5,7 +5,7 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
-    conversation::{Part, WantsBack},
+    conversation::{KeptState, Part, WantsBack},
     dialect::ClientDialect,
     pipeline::{Reason, State, Tally},
     rules::{Detect, Enforce, InvalidArguments, Limits, Rules, UnknownCalls},
@@ -388,7 +388,7 @@ fn signatures_survive_a_retry() {
         let mut exchange = channel.exchange(ClientDialect::Messages, true, "auto", rules());
         exchange.verbatim = verbatim;
         let mut pipeline = exchange.pipeline();
-        pipeline.keep_state(WantsBack::Signatures);
+        pipeline.keep_state(KeptState::WantedBack(WantsBack::Signatures));
         let mut out = BytesMut::new();
         pipeline.push(&hop(1, r#"{"s": "#), &mut out);
         pipeline.finish(&mut out);

@@ -26,6 +26,15 @@ pub enum WantsBack {
     Reasoning,
 }
 
+/// Which state of a response is stored for later requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptState {
+    /// What the upstream needs back.
+    WantedBack(WantsBack),
+    /// What the model wrote, if its calls are text.
+    AsWritten,
+}
+
 /// The state of a turn of the model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnState {

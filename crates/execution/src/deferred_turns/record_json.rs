@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeferredEntry, Record};
 use toolwire_pipeline::{
-    conversation::{Call, CallOutput, Part, Role, Turn, TurnState},
+    conversation::{AS_WRITTEN, Call, CallOutput, Part, Role, Turn, TurnState},
     dialect::Dialect,
     event::Opaque,
 };
@@ -156,7 +156,8 @@ impl SavedState {
     }
 
     fn opaque(self) -> Option<Opaque<'static>> {
-        let dialect = Dialect::ALL.iter().map(|dialect| dialect.name()).find(|name| *name == self.dialect)?;
+        let names = Dialect::ALL.iter().map(|dialect| dialect.name()).chain([AS_WRITTEN]);
+        let dialect = names.into_iter().find(|name| *name == self.dialect)?;
         Some(Opaque::new(dialect, self.text))
     }
 }

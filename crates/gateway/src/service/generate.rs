@@ -273,7 +273,7 @@ impl Service {
             None => false,
         };
         let is_large = large::is_large(body.len());
-        if let Some(states) = self.shared.stored.turns.of(owner, &model.upstream.name, model.wants_back()) {
+        if let Some(states) = self.shared.stored.turns.of_model(owner, model) {
             states.fetch(&mut conversation, is_large).await?;
         }
         if let Some(describer) = &describer {

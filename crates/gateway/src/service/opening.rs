@@ -99,9 +99,9 @@ impl Service {
         pipeline.leaves_out(&exchange.left_out);
         if let Some(hosted) = &hosted {
             pipeline.host(hosted.rules());
-            pipeline.keep_state(model.wants_back());
+            model.kept_state().into_iter().for_each(|kept| pipeline.keep_state(kept));
         } else if let Some(keeper) = &keeper {
-            pipeline.keep_state(keeper.wants());
+            pipeline.keep_state(keeper.kept());
         }
         if let Some(report) = &report {
             pipeline.observe_text(report.kept_text());

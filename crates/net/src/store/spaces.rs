@@ -14,7 +14,7 @@ pub enum Space {
     Responses,
     /// Turns with both hosted calls and calls that the client runs.
     Deferred,
-    /// State that must be sent back to upstreams with later requests.
+    /// State that must be sent back to upstreams with later requests, and turns as models wrote them.
     TurnStates,
     Usage,
     /// A copy of the usage, in case its file is damaged.
@@ -80,6 +80,11 @@ impl Stores {
             }
             Self::Redis(server) => server.store(space, ttl, on_failure),
         }
+    }
+
+    /// Whether state outlives this process.
+    pub fn are_lasting(&self) -> bool {
+        !matches!(self, Self::Embedded(None))
     }
 
     pub fn is_shared(&self) -> bool {

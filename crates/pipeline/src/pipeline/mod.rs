@@ -18,6 +18,7 @@
 //!   └──────────────────────────────────────────▶ Done, Failed
 //! ```
 
+mod as_written;
 mod backlog;
 mod calls;
 mod corrections;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use self::{
+    as_written::{SentTurn, WrittenText},
     backlog::{Backlog, Read},
     calls::Calls,
     output_record::OutputRecord,
@@ -52,7 +54,7 @@ use self::{
     withheld_events::WithheldEvents,
 };
 use crate::{
-    conversation::{Conversation, Prefill, Turn, TurnState, WantsBack},
+    conversation::{Conversation, KeptState, Prefill, Turn, TurnState},
     detect::Detector,
     dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
     event::{Event, Finish, Reasoning, Warning},
@@ -122,6 +124,7 @@ impl Pipeline {
             backlog: Backlog::default(),
             prefill: PrefillStage::default(),
             detector: detector.map(|detector| detector.reading(conversation)),
+            written: None,
             withheld: WithheldEvents::new(withhold(&calls, answering.stream), settings.limits.max_hold),
             reasoning: ReasoningStage::new(settings.reasoning),
             calls,
@@ -182,16 +185,24 @@ impl Pipeline {
         self.stages.calls.warn_in_any_case(warning);
     }
 
-    /// Starts collecting the state that the upstream needs when the client replays the calls in the response.
+    /// Starts collecting the state that later requests need when the client replays the calls in the response.
     /// Must be called before the first bytes.
-    pub fn keep_state(&mut self, wants: WantsBack) {
-        self.stages.calls.state = StateCollector::new(wants, self.stages.limits.max_hold);
+    pub fn keep_state(&mut self, kept: KeptState) {
+        let limit = self.stages.limits.max_hold;
+        match kept {
+            KeptState::WantedBack(wants) => self.stages.calls.state = StateCollector::new(wants, limit),
+            KeptState::AsWritten if self.stages.calls.tools().is_empty() => {}
+            KeptState::AsWritten => {
+                self.stages.written = Some(Box::new(WrittenText::new(limit)));
+                self.stages.emitted.turn = Some(Box::new(SentTurn::new(limit)));
+            }
+        }
     }
 
     /// In [`State::Done`]: removes and returns the state that [`Pipeline::keep_state`] collected, if there is
     /// any.
     pub fn take_state(&mut self) -> Option<TurnState> {
-        if self.state == State::Done { self.stages.calls.state.take() } else { None }
+        if self.state == State::Done { self.stages.take_state() } else { None }
     }
 
     /// Adds the results in `turns`, which the next hop's request contains, to the texts that the model may quote.

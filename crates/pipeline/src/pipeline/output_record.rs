@@ -1,6 +1,6 @@
 //! [`OutputRecord`]: records what the client has received so far, for code outside the pipeline.
 
-use super::stages::is_content;
+use super::{as_written::SentTurn, stages::is_content};
 use crate::{
     event::Event,
     wire::text::{boundary_upto, head},
@@ -11,6 +11,8 @@ pub(super) struct OutputRecord {
     pub(super) has_content: bool,
     /// The text, if [`Pipeline::observe_text`](super::Pipeline::observe_text) or `observe_events` was called.
     pub(super) text: Option<Box<EmittedText>>,
+    /// The turn, if it may be stored as the model wrote it.
+    pub(super) turn: Option<Box<SentTurn>>,
 }
 
 impl OutputRecord {
@@ -19,6 +21,9 @@ impl OutputRecord {
         self.has_content |= is_content(event);
         if let Some(text) = &mut self.text {
             text.saw(event, written);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.saw(event);
         }
     }
 }

@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 
 use super::{
+    as_written::{WrittenText, turn_state},
     backlog::Backlog,
     calls::Calls,
     output_record::OutputRecord,
@@ -11,6 +12,7 @@ use super::{
     withheld_events::{WithheldEvents, Withhold},
 };
 use crate::{
+    conversation::TurnState,
     detect::Detector,
     dialect::Writer,
     event::{Event, Sink},
@@ -23,6 +25,8 @@ pub(super) struct Stages {
     pub(super) backlog: Backlog,
     pub(super) prefill: PrefillStage,
     pub(super) detector: Option<Detector>,
+    /// What the model has written, if the turn may be stored as written.
+    pub(super) written: Option<Box<WrittenText>>,
     pub(super) calls: Calls,
     pub(super) withheld: WithheldEvents,
     pub(super) reasoning: ReasoningStage,
@@ -46,9 +50,10 @@ impl Stages {
     }
 
     pub(super) fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
+        let Self { backlog, prefill, detector, written, calls, withheld, reasoning, writer, emitted, .. } =
+            self;
         let next = ToWriter { withheld, reasoning, writer, emitted, out };
-        ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
+        ToDetector { backlog, prefill, detector, written, next: ToCalls { calls, next } }
     }
 
     /// Ends the hop's text and passes what the detector releases to the stages after it.
@@ -74,11 +79,27 @@ impl Stages {
         if !replaces {
             self.calls_and_writer(out).1.release();
         }
+        match (&mut self.written, &self.detector) {
+            (Some(written), Some(detector)) if replaces => written.begin_again(detector.found()),
+            // The client receives several turns as one.
+            (written, _) => *written = None,
+        }
         let hop = self.calls.next_hop();
         if let Some(detector) = &mut self.detector {
             detector.asks_for_unknown(hop.may_be_replaced);
         }
         self.withheld.next_hop(hop);
+    }
+
+    /// Removes and returns the state that was collected for later requests.
+    pub(super) fn take_state(&mut self) -> Option<TurnState> {
+        let Self { written, emitted, detector, calls, .. } = self;
+        match (written.take(), emitted.turn.take(), detector) {
+            (Some(written), Some(sent), Some(detector)) => {
+                turn_state(*written, *sent, detector.found(), calls.has_reasoned())
+            }
+            _ => calls.state.take(),
+        }
     }
 
     pub(super) fn end(&mut self, out: &mut BytesMut) {
@@ -107,6 +128,7 @@ struct ToDetector<'s> {
     backlog: &'s mut Backlog,
     prefill: &'s mut PrefillStage,
     detector: &'s mut Option<Detector>,
+    written: &'s mut Option<Box<WrittenText>>,
     next: ToCalls<'s>,
 }
 
@@ -120,8 +142,23 @@ impl Sink for ToDetector<'_> {
             {
                 self.backlog.put(event);
             }
-            Some(detector) if self.prefill.is_active() => self.prefill.event(event, detector, &mut self.next),
-            Some(detector) => detector.event(event, &mut self.next),
+            Some(detector) if self.prefill.is_active() => {
+                // What the model wrote is only the rest of what the next prompt has to repeat.
+                if let Some(written) = &mut self.written {
+                    written.lose();
+                }
+                self.prefill.event(event, detector, &mut self.next);
+            }
+            Some(detector) => match &mut self.written {
+                None => detector.event(event, &mut self.next),
+                Some(written) => {
+                    written.reads(&event);
+                    detector.event(event, &mut self.next);
+                    if let Some(behind) = detector.take_end_of_reasoning() {
+                        written.reasoning_ended(behind);
+                    }
+                }
+            },
             None => self.next.event(event),
         }
     }

@@ -161,6 +161,13 @@ impl Form {
         }))
     }
 
+    /// Adds calls to `count` that are not written by this form.
+    pub(super) fn count(count: &mut usize, calls: &[Call], prefix: &str) {
+        for call in calls {
+            index(call, &format!("{prefix}{}", call.name), count);
+        }
+    }
+
     fn joined(&self, calls: impl Iterator<Item = String>) -> String {
         let (before, between, after) = self.around;
         format!("{before}{}{after}", calls.collect::<Vec<_>>().join(between))

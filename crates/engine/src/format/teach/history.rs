@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use super::{Teach, said::Schemas};
+use super::{Form, Teach, said::Schemas};
 use crate::conversation::{CallOutput, Part, Role, Tool, Turn, results_in_call_order, take_media};
 
 /// Writes the calls and results of the history as text, in which only their order shows which result belongs
@@ -51,7 +51,7 @@ pub(super) fn history(
     told
 }
 
-/// Writes the calls of an assistant turn as text, after the turn's own text.
+/// Writes the calls of an assistant turn as text, after the turn's own text, or the turn as the model wrote it.
 fn assistant<'t>(
     mut turn: Turn,
     teach: &Teach,
@@ -60,6 +60,7 @@ fn assistant<'t>(
     schemas: &mut Schemas<'t>,
     count: &mut usize,
 ) -> Turn {
+    let written = turn.as_written().map(str::to_owned);
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {
         Part::Call(call) => {
@@ -69,7 +70,11 @@ fn assistant<'t>(
         }
         _ => true,
     });
-    if !calls.is_empty() {
+    if let Some(written) = written {
+        Form::count(count, &calls, prefix);
+        turn.parts.retain(|part| !matches!(part, Part::Text(_)));
+        turn.parts.push(Part::Text(written.into()));
+    } else if !calls.is_empty() {
         turn.add_text(teach.form.after_text, &teach.form.calls_of(count, &calls, prefix, schemas));
     }
     turn

@@ -265,6 +265,11 @@ impl Calls {
         !self.entries.is_empty() || self.doubles.is_holding()
     }
 
+    /// Whether this hop has reasoned.
+    pub(super) fn has_reasoned(&self) -> bool {
+        self.has_reasoned
+    }
+
     pub(super) fn tools(&self) -> &DeclaredTools {
         &self.tools
     }
