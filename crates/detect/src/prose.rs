@@ -157,8 +157,9 @@ impl Prose {
     /// Whether the white space sent last, at the start of a line, makes what follows indented code: text, and no call,
     /// precedes it.
     pub(super) fn is_indented_code(&self) -> bool {
-        let line =
-            self.blank.rfind('\n').map(|end| tail(&self.blank, end + 1)).filter(|line| !line.is_empty());
+        let blank =
+            head(&self.blank, self.wrapper.as_ref().map_or(self.blank.len(), |wrapper| wrapper.start));
+        let line = blank.rfind('\n').map(|end| tail(blank, end + 1)).filter(|line| !line.is_empty());
         let columns = |line: &str| line.bytes().map(|byte| if byte == b'\t' { 4 } else { 1 }).sum::<usize>();
         self.seen_text && self.behind == Behind::Text && line.is_some_and(|line| columns(line) >= 4)
     }
