@@ -73,6 +73,18 @@ async fn a_schema_is_taught_and_read_as_plain_json() {
     assert_eq!(call_of(&response), WEATHER);
 }
 
+/// Models copy values of examples, and the constraint shows the form.
+#[tokio::test]
+async fn no_examples_are_shown_where_the_form_is_enforced() {
+    let turns = async |setup: fn(&mut Setup), choice| {
+        let (asked, _) = exchange(Server::Vllm, setup, choice, TAGGED).await;
+        asked["messages"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(turns(|_| (), json!("required")).await, 2);
+    assert_eq!(turns(|_| (), json!("auto")).await, 6);
+    assert_eq!(turns(|setup| setup.settings.enforce = Enforce::Off, json!("required")).await, 6);
+}
+
 #[tokio::test]
 async fn a_grammar_keeps_the_notation_of_the_format() {
     let grammar = |setup: &mut Setup| setup.settings.enforce = Enforce::Grammar;

@@ -22,6 +22,12 @@ impl Constraint {
     pub fn applies_at_once(&self) -> bool {
         !matches!(self, Self::Tags(StructuralTags { at_least_one: false, .. }))
     }
+
+    /// Whether every response is a call in the right form, so that the model need not be shown the form.
+    #[must_use]
+    pub fn enforces_form(&self) -> bool {
+        self.applies_at_once() && !matches!(self, Self::Prefill(_))
+    }
 }
 
 /// The text with which a request starts the response.

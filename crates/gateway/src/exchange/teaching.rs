@@ -79,6 +79,10 @@ fn taught_in_prompt<'a>(
         None => (taught, None),
     };
     let mut teaching = model.teaching();
+    // Small models copy the values of examples. A prompt that opens reasoning removes the constraint later.
+    if constraint.as_ref().is_some_and(Constraint::enforces_form) && !side.takes_prompt() {
+        teaching.examples = 0;
+    }
     // The enforced format may differ from the one that the template describes.
     if let Some(template) = model.instructing_template().filter(|_| format == taught) {
         let tools = conversation.callable_tools().map(|tool| {
