@@ -291,8 +291,7 @@ impl Detector {
 
     /// Handles an event from the reader.
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
-        if let Event::Reasoning(reasoning) | Event::Verbatim { means: Some(Event::Reasoning(reasoning)), .. } =
-            &event
+        if let Event::Reasoning(reasoning) = event.meaning()
             && !reasoning.text.is_empty()
         {
             self.reasoning_is_separate();

@@ -10,7 +10,7 @@ use super::{
     reading::Reading,
     text::{append, boundary_from, head, is_blank},
 };
-use crate::event::{CallEnd, Event, Reasoning, Sink};
+use crate::event::{CallEnd, Event, Sink};
 
 /// Calls that are a quotation unless they stand alone, and all that follows them.
 #[derive(Debug)]
@@ -44,19 +44,8 @@ impl Sink for Output {
             Event::CallEnd { end, .. } => *end != CallEnd::Complete,
             _ => false,
         };
-        match (self.events.last_mut(), &event) {
-            (Some(Event::Text(kept)), Event::Text(text)) => append(kept.to_mut(), text),
-            (
-                Some(Event::CallArguments { index, piece: kept }),
-                Event::CallArguments { index: same, piece },
-            ) if index == same => {
-                append(kept.to_mut(), piece);
-            }
-            (
-                Some(Event::Reasoning(Reasoning { text: kept, signature: None, .. })),
-                Event::Reasoning(Reasoning { text, signature: None, .. }),
-            ) => append(kept.to_mut(), text),
-            _ => self.events.push(event.into_owned()),
+        if !self.events.last_mut().is_some_and(|last| last.continues(&event)) {
+            self.events.push(event.into_owned());
         }
     }
 }

@@ -222,9 +222,8 @@ impl Detector {
 
 /// Whether text before and after the event may be joined.
 pub(super) fn is_beside_text(event: &Event<'_>) -> bool {
-    let means = if let Event::Verbatim { means: Some(means), .. } = event { means } else { event };
     matches!(
-        means,
+        event.meaning(),
         Event::Start(_)
             | Event::Text(_)
             | Event::Phase { .. }

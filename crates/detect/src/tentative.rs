@@ -78,18 +78,13 @@ impl Collected {
 
 impl Sink for Collected {
     fn event(&mut self, event: Event<'_>) {
-        match (event, self.events.last_mut()) {
-            (Event::CallArguments { piece, .. }, Some(Event::CallArguments { piece: kept, .. })) => {
-                kept.to_mut().push_str(&piece);
-            }
-            (event @ (Event::CallStart(_) | Event::CallArguments { .. }), _) => {
-                self.events.push(event.into_owned());
-            }
-            (event @ Event::CallEnd { end: CallEnd::Complete, .. }, _) => {
-                self.ended = true;
-                self.events.push(event.into_owned());
-            }
-            _ => self.other = true,
+        match &event {
+            Event::CallStart(_) | Event::CallArguments { .. } => {}
+            Event::CallEnd { end: CallEnd::Complete, .. } => self.ended = true,
+            _ => return self.other = true,
+        }
+        if !self.events.last_mut().is_some_and(|last| last.continues(&event)) {
+            self.events.push(event.into_owned());
         }
     }
 }

@@ -96,10 +96,9 @@ impl Detector {
 
     /// Reads the result of a call that the upstream ran.
     pub(super) fn reads_result(&mut self, event: &Event<'_>) {
-        match event {
+        match event.meaning() {
             Event::CallResult(result) => self.reads_text(&result.content),
             Event::ServerCall(call) => self.reads_text(call.content.as_deref().unwrap_or_default()),
-            Event::Verbatim { means: Some(means), .. } => self.reads_result(means),
             _ => {}
         }
     }

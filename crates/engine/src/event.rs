@@ -368,7 +368,40 @@ impl Finish {
     }
 }
 
+impl<'a> Event<'a> {
+    /// Returns the event that a frame stands for. Other events, and frames that no stage handles, are returned
+    /// unchanged.
+    pub fn meaning(&self) -> &Event<'a> {
+        match self {
+            Event::Verbatim { means: Some(means), .. } => means,
+            event => event,
+        }
+    }
+}
+
 impl Event<'_> {
+    /// Appends the text of `next` if it is another piece of the same kind, or of the same call. Returns whether it
+    /// did.
+    pub fn continues(&mut self, next: &Event<'_>) -> bool {
+        match (self, next) {
+            (Event::Text(text), Event::Text(more)) | (Event::Refusal(text), Event::Refusal(more)) => {
+                text.to_mut().push_str(more);
+            }
+            (Event::Reasoning(reasoning), Event::Reasoning(more))
+                if reasoning.signature.is_none() && more.signature.is_none() =>
+            {
+                reasoning.text.to_mut().push_str(&more.text);
+            }
+            (Event::CallArguments { index, piece }, Event::CallArguments { index: same, piece: more })
+                if index == same =>
+            {
+                piece.to_mut().push_str(more);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// Converts the contents to owned ones. A frame to be forwarded unchanged is replaced by the event that
     /// it stands for, or else by an empty ping.
     pub fn into_owned(self) -> Event<'static> {

@@ -67,7 +67,7 @@ struct UpstreamText(String);
 
 impl Sink for UpstreamText {
     fn event(&mut self, event: Event<'_>) {
-        if let Event::Text(text) | Event::Verbatim { means: Some(Event::Text(text)), .. } = &event {
+        if let Event::Text(text) = event.meaning() {
             self.0.push_str(text);
         }
     }

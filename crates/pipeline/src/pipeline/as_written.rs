@@ -33,7 +33,7 @@ impl WrittenText {
 
     /// Called with each event before the detector reads it.
     pub(super) fn reads(&mut self, event: &Event<'_>) {
-        match means(event) {
+        match event.meaning() {
             Event::Text(text) if self.is_lost || text.len() > self.limit.saturating_sub(self.text.len()) => {
                 self.lose();
             }
@@ -92,7 +92,7 @@ impl SentTurn {
     }
 
     pub(super) fn saw(&mut self, event: &Event<'_>) {
-        match means(event) {
+        match event.meaning() {
             Event::Text(text) if self.calls.is_empty() => self.before += text.len(),
             Event::Text(text) => self.after += text.len(),
             Event::CallStart(start) => {
@@ -155,8 +155,4 @@ pub(super) fn turn_state(
     // The state of the turn is that of its first call.
     let calls = ids.zip(std::iter::once(Some(state)).chain(std::iter::repeat(None))).collect();
     Some(TurnState { reasoning: Vec::new(), calls })
-}
-
-fn means<'e, 'a>(event: &'e Event<'a>) -> &'e Event<'a> {
-    if let Event::Verbatim { means: Some(means), .. } = event { means } else { event }
 }

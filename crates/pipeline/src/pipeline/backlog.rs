@@ -39,24 +39,10 @@ impl Waiting {
 
     /// Appends the text of `event` if it is of the same kind as this event. Returns whether it did.
     pub(super) fn continues(&mut self, event: &Event<'_>) -> bool {
-        let (None, Some(means)) = (&self.frame, &mut self.means) else { return false };
-        match (means, event) {
-            (Event::Text(text), Event::Text(more)) | (Event::Refusal(text), Event::Refusal(more)) => {
-                text.to_mut().push_str(more);
-            }
-            (Event::Reasoning(reasoning), Event::Reasoning(more))
-                if reasoning.signature.is_none() && more.signature.is_none() =>
-            {
-                reasoning.text.to_mut().push_str(&more.text);
-            }
-            (Event::CallArguments { index, piece }, Event::CallArguments { index: same, piece: more })
-                if index == same =>
-            {
-                piece.to_mut().push_str(more);
-            }
-            _ => return false,
+        match (&self.frame, &mut self.means) {
+            (None, Some(means)) => means.continues(event),
+            _ => false,
         }
-        true
     }
 
     pub(super) fn pass(self, pass_on: &mut impl FnMut(Event<'_>)) {
@@ -130,8 +116,5 @@ impl Backlog {
 }
 
 fn text_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
-    match event {
-        Event::Text(text) | Event::Verbatim { means: Some(Event::Text(text)), .. } => Some(text),
-        _ => None,
-    }
+    if let Event::Text(text) = event.meaning() { Some(text) } else { None }
 }

@@ -95,10 +95,7 @@ impl EmittedText {
     }
 
     fn saw(&mut self, event: &Event<'_>, written: usize) {
-        let event = match event {
-            Event::Verbatim { means: Some(means), .. } => means,
-            event => event,
-        };
+        let event = event.meaning();
         if let Some(events) = &mut self.events {
             events.push(EmittedEvent::new(event, written));
         }

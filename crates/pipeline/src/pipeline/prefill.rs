@@ -70,11 +70,7 @@ impl PrefillStage {
     }
 
     pub(super) fn event(&mut self, event: Event<'_>, detector: &mut Detector, out: &mut impl Sink) {
-        let means = match &event {
-            Event::Verbatim { means: Some(means), .. } => means,
-            event => event,
-        };
-        match means {
+        match event.meaning() {
             Event::Text(text) => return self.text(text, detector, out),
             Event::Finish(finish) => self.finish(Some(*finish), detector, out),
             Event::Reasoning(reasoning) if !reasoning.text.is_empty() => {

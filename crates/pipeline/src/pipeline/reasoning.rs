@@ -45,17 +45,9 @@ impl ReasoningStage {
         match self {
             Self::Field => pass_on(event),
             Self::Inline(inline) => inline.event(event, pass_on),
-            Self::Drop if matches!(meaning(event), Event::Reasoning(_)) => {}
+            Self::Drop if matches!(event.meaning(), Event::Reasoning(_)) => {}
             Self::Drop => pass_on(event),
         }
-    }
-}
-
-/// The event that a frame stands for. Other events, and frames that no stage handles, are returned unchanged.
-fn meaning<'e>(event: &'e Event<'_>) -> &'e Event<'e> {
-    match event {
-        Event::Verbatim { means: Some(means), .. } => means,
-        event => event,
     }
 }
 
@@ -73,7 +65,7 @@ pub(super) struct Inline {
 
 impl Inline {
     fn event(&mut self, event: &Event<'_>, pass_on: &mut impl FnMut(&Event<'_>)) {
-        match meaning(event) {
+        match event.meaning() {
             Event::Reasoning(reasoning) if reasoning.text.is_empty() => {}
             Event::Reasoning(reasoning) => self.reasoning(&reasoning.text, pass_on),
             Event::Text(text) if text.is_empty() => pass_on(event),

@@ -251,14 +251,17 @@ impl ToWriter<'_> {
 }
 
 fn is_finish(event: &Event<'_>) -> bool {
-    matches!(event, Event::Finish(_) | Event::Verbatim { means: Some(Event::Finish(_)), .. })
+    matches!(event.meaning(), Event::Finish(_))
 }
 
 pub(super) fn is_content(event: &Event<'_>) -> bool {
-    match event {
-        Event::Start(_) | Event::Ping(_) | Event::Phase { .. } | Event::Usage(_) | Event::Warning(_) => false,
-        Event::Verbatim { means: None, .. } => false,
-        Event::Verbatim { means: Some(means), .. } => is_content(means),
-        _ => true,
-    }
+    !matches!(
+        event.meaning(),
+        Event::Start(_)
+            | Event::Ping(_)
+            | Event::Phase { .. }
+            | Event::Usage(_)
+            | Event::Warning(_)
+            | Event::Verbatim { .. }
+    )
 }

@@ -149,11 +149,7 @@ impl WithheldEvents {
 }
 
 fn is_call(event: &Event<'_>) -> bool {
-    match event {
-        Event::CallStart(CallStart { runner, .. }) => *runner == Runner::Client,
-        Event::Verbatim { means: Some(means), .. } => is_call(means),
-        _ => false,
-    }
+    matches!(event.meaning(), Event::CallStart(CallStart { runner: Runner::Client, .. }))
 }
 
 /// The number of bytes that an event counts towards the limit. Text counts the same whether it arrives in one

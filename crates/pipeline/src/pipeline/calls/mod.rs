@@ -432,7 +432,7 @@ fn is_of_server_call(event: &Event<'_>) -> bool {
 }
 
 fn is_usage(event: &Event<'_>) -> bool {
-    matches!(event, Event::Usage(_) | Event::Verbatim { means: Some(Event::Usage(_)), .. })
+    matches!(event.meaning(), Event::Usage(_))
 }
 
 /// Sends an event, as the upstream's frame if there is one.
