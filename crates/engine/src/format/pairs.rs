@@ -2,21 +2,16 @@
 
 use super::{
     Format, Grammar, Key, Params,
-    params::{GLM, calls},
+    params::{GLM, GLM_FORM, calls},
     teach::{Form, Values, taught},
 };
-
-/// A pair with these tags: opener and closer of the key, and opener of the value.
-const fn pair(open: &'static str, close: &'static str, value: &'static str) -> Key {
-    Key::Pair { open, close, kind: ("", ""), value }
-}
 
 /// LongCat's calls when they are not JSON.
 pub(super) const LONGCAT_ARGUMENTS: Grammar = calls(
     &[],
     &["<longcat_tool_call>"],
     Params {
-        key: pair("<longcat_arg_key>", "</longcat_arg_key>", "<longcat_arg_value>"),
+        key: Key::pair("<longcat_arg_key>", "</longcat_arg_key>", "<longcat_arg_value>"),
         close: "</longcat_arg_value>",
         end: &["</longcat_tool_call>"],
         ..GLM
@@ -58,7 +53,11 @@ pub static TELECHAT4: Format = Format {
     grammars: &[calls(
         &[],
         &["<tool_call>"],
-        Params { key: pair("<param_key>", "</param_key>", "<param_value>"), close: "</param_value>", ..GLM },
+        Params {
+            key: Key::pair("<param_key>", "</param_key>", "<param_value>"),
+            close: "</param_value>",
+            ..GLM
+        },
     )],
     teach: taught(
         WORDS,
@@ -83,7 +82,7 @@ pub static SOLAR_OPEN2: Format = Format {
         &[],
         &["<|tool_call:start|>"],
         Params {
-            key: pair("<|tool_arg:start|>", "", "<|tool_arg:value|>"),
+            key: Key::pair("<|tool_arg:start|>", "", "<|tool_arg:value|>"),
             close: "<|tool_arg:end|>",
             end: &["<|tool_call:end|>"],
             ..GLM
@@ -110,14 +109,6 @@ pub static LAGUNA: Format = Format {
     auto: false,
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>", "<user>"], Params { end: &["</tool_call>", "</user>"], ..GLM })],
-    teach: taught(
-        WORDS,
-        Form::each(
-            "<tool_call>{{name}}\n{{arguments}}</tool_call>",
-            "<arg_key>{{key}}</arg_key>\n<arg_value>{{value}}</arg_value>\n",
-            "",
-            Values::Text,
-        ),
-    ),
+    teach: taught(WORDS, GLM_FORM),
     ..Format::DEFAULT
 };

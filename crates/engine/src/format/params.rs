@@ -3,7 +3,7 @@
 use super::{
     CallBody, Calls, Format, GLM_BOX, Grammar, Place, ReasoningHabits, SEED, Tag, TagKind,
     elements::ANTHROPIC_2023,
-    teach::{Form, Values, taught},
+    teach::{Form, Teach, Values, taught},
 };
 
 /// A call with a tag for each argument. Markers may contain the wildcards of `detect`'s patterns: `<*invoke`
@@ -72,6 +72,11 @@ pub enum Key {
 }
 
 impl Key {
+    /// A pair without a type.
+    pub(super) const fn pair(open: &'static str, close: &'static str, value: &'static str) -> Self {
+        Self::Pair { open, close, kind: ("", ""), value }
+    }
+
     /// The marker with which every parameter starts.
     pub fn open(&self) -> &'static str {
         match *self {
@@ -93,6 +98,17 @@ const QWEN: Params = Params {
     common: true,
 };
 
+const QWEN_TEACH: Option<Teach> = taught(
+    "a tag for the tool and one for every argument between <tool_call> tags",
+    Form::each(
+        "<tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</tool_call>",
+        "<parameter={{key}}>\n{{value}}\n</parameter>\n",
+        "",
+        Values::Text,
+    )
+    .after_text("\n\n"),
+);
+
 const MIMO_BODY: Params = Params { trim: false, ..QWEN };
 
 /// `<invoke name="…">` with `<parameter name="…">`.
@@ -108,7 +124,7 @@ pub(super) const INVOKE: Params = Params {
 /// `<arg_key>…</arg_key><arg_value>…</arg_value>`.
 pub(super) const GLM: Params = Params {
     name: ParamsName::Text,
-    key: Key::Pair { open: "<arg_key>", close: "</arg_key>", kind: ("", ""), value: "<arg_value>" },
+    key: Key::pair("<arg_key>", "</arg_key>", "<arg_value>"),
     close: "</arg_value>",
     end: &["</tool_call>"],
     trim: false,
@@ -117,6 +133,14 @@ pub(super) const GLM: Params = Params {
     json: true,
     common: false,
 };
+
+/// GLM's calls with each tag on a line of its own.
+pub(super) const GLM_FORM: Form = Form::each(
+    "<tool_call>{{name}}\n{{arguments}}</tool_call>",
+    "<arg_key>{{key}}</arg_key>\n<arg_value>{{value}}</arg_value>\n",
+    "",
+    Values::Text,
+);
 
 /// GLM's calls when the model writes `NAME key=value`.
 const GLM_ATTRIBUTES: Grammar = Grammar::Calls(Calls {
@@ -189,16 +213,7 @@ pub static QWEN3_CODER: Format = Format {
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
     reasoning: ReasoningHabits { ended_by_calls: true },
-    teach: taught(
-        "a tag for the tool and one for every argument between <tool_call> tags",
-        Form::each(
-            "<tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</tool_call>",
-            "<parameter={{key}}>\n{{value}}\n</parameter>\n",
-            "",
-            Values::Text,
-        )
-        .after_text("\n\n"),
-    ),
+    teach: QWEN_TEACH,
     ..Format::DEFAULT
 };
 
@@ -234,16 +249,7 @@ pub static MINICPMV: Format = Format {
         &["<function="],
         QWEN,
     )],
-    teach: taught(
-        "a tag for the tool and one for every argument between <tool_call> tags",
-        Form::each(
-            "<tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</tool_call>",
-            "<parameter={{key}}>\n{{value}}\n</parameter>\n",
-            "",
-            Values::Text,
-        )
-        .after_text("\n\n"),
-    ),
+    teach: QWEN_TEACH,
     ..Format::DEFAULT
 };
 
@@ -275,15 +281,7 @@ pub static GLM45: Format = Format {
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM), GLM_ATTRIBUTES, GLM_BOX],
     reasoning: ReasoningHabits { ended_by_calls: true },
-    teach: taught(
-        "the tool's name and a pair of tags for every argument between <tool_call> tags",
-        Form::each(
-            "<tool_call>{{name}}\n{{arguments}}</tool_call>",
-            "<arg_key>{{key}}</arg_key>\n<arg_value>{{value}}</arg_value>\n",
-            "",
-            Values::Text,
-        ),
-    ),
+    teach: taught("the tool's name and a pair of tags for every argument between <tool_call> tags", GLM_FORM),
     ..Format::DEFAULT
 };
 
@@ -313,7 +311,7 @@ pub static GLM47: Format = Format {
 /// HY's calls. Every tag may have the checkpoint's suffix, and quantized checkpoints write another closer.
 const HY: Params = Params {
     name: ParamsName::Before("<tool_sep*>"),
-    key: Key::Pair { open: "<arg_key*>", close: "</arg_key*>", kind: ("", ""), value: "<arg_value*>" },
+    key: Key::pair("<arg_key*>", "</arg_key*>", "<arg_value*>"),
     close: "</arg_value*>",
     end: &["</tool_call*>", "<end_of_tool_call*>"],
     ..GLM
