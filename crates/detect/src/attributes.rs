@@ -111,10 +111,7 @@ impl AttributesWalk {
             opening.push_str("\": ");
             out(Piece::Arguments(&opening));
             let types = rules.tools.types(name, key).unwrap_or_default();
-            let mut typed = TypedValue::new(types, Mend::new(rules));
-            typed.begin(out);
-            typed.push(value, out);
-            typed.end(out);
+            TypedValue::write(types, value, Mend::new(rules), out);
         }
         out(Piece::Arguments(if arguments.is_empty() { "{}" } else { "}" }));
         Some(())

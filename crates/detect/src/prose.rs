@@ -120,7 +120,7 @@ impl Prose {
     /// The places, as flags of [`opens`], that the next text is at.
     pub(super) fn here(&self) -> u8 {
         let fresh = if self.starts_message() { opens::MESSAGE_START } else { 0 };
-        let quoting = if self.quoting == Quoting::Nothing { 0 } else { opens::QUOTED };
+        let quoting = if self.is_quoting() { opens::QUOTED } else { 0 };
         opens::ANYWHERE | fresh | quoting
     }
 

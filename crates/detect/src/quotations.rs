@@ -10,8 +10,11 @@
 
 use memchr::memmem;
 
-use super::search::SearchPlan;
-use crate::text::{head, tail};
+use super::{
+    search::SearchPlan,
+    tag::ENTITIES,
+    text::{head, tail},
+};
 
 /// Between two texts. Models do not write it.
 const SEPARATOR: char = '\0';
@@ -229,14 +232,13 @@ fn unicode_escape(text: &str) -> Option<(usize, char)> {
 
 /// Reads the entity at the start of `text`.
 fn entity(text: &str) -> Option<(usize, char)> {
-    const NAMES: &[(&str, char)] = &[("lt", '<'), ("gt", '>'), ("quot", '"'), ("apos", '\''), ("amp", '&')];
     /// The length of the longest entity.
     const MAX_LEN: usize = 10;
     let known = text.as_bytes().get(..text.len().min(MAX_LEN))?;
     let end = memchr::memchr(b';', known)?;
-    let name = text.get(1..end)?;
-    let meant = match name.strip_prefix('#') {
-        None => NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?.1,
+    let written = text.get(..=end)?;
+    let meant = match text.get(1..end)?.strip_prefix('#') {
+        None => ENTITIES.iter().find(|(known, _)| known.eq_ignore_ascii_case(written))?.1,
         Some(number) => char::from_u32(match number.strip_prefix(['x', 'X']) {
             Some(digits) => u32::from_str_radix(digits, 16).ok()?,
             None => number.parse().ok()?,

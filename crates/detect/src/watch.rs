@@ -197,19 +197,14 @@ impl Detector {
         }
         let is_place = reading.quote == Quote::Place;
         let has_ended = watch.ends_call() || (passed.is_end() && reading.container.has_ended_call());
-        match passed {
-            // All of a container is quoted by its place.
-            Passed::More | Passed::Certain(_) if is_place => {
-                return self.keep_watching(reading, watch, head(text, taken), out);
-            }
-            _ if is_place || has_ended => {}
-            Passed::More | Passed::Certain(_) => {
-                return self.keep_watching(reading, watch, head(text, taken), out);
-            }
-            _ => {
-                self.send(&reading, watch.pieces, false, out);
-                return self.proceed(reading, passed, text, out);
-            }
+        // All of a container is quoted by its place.
+        let goes_on = matches!(passed, Passed::More | Passed::Certain(_));
+        if goes_on && (is_place || !has_ended) {
+            return self.keep_watching(reading, watch, head(text, taken), out);
+        }
+        if !is_place && !has_ended {
+            self.send(&reading, watch.pieces, false, out);
+            return self.proceed(reading, passed, text, out);
         }
         let is_whole = !matches!(passed, Passed::Cut { .. }) && (!is_place || passed.is_end());
         if !is_whole || !self.may_stand_alone(&reading, head(text, taken), end) {

@@ -35,7 +35,8 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// The switches that are read for any model.
+    /// The switches that are read for any model. Most templates read one of the two variables, and servers and providers
+    /// translate the rest.
     pub const ANY: &[ThinkingSwitch] = &[
         ThinkingSwitch::EnableThinking,
         ThinkingSwitch::Thinking,

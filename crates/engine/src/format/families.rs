@@ -4,7 +4,7 @@
 //! A family is a name and a range of versions, so that its next model is known when it is released.
 
 use crate::conversation::{Conversation, Thinking, ThinkingSwitch};
-use ThinkingSwitch::{AnyEffort, Effort, EnableThinking, Text, Thinking as ThinkingWord, ThinkingType};
+use ThinkingSwitch::{AnyEffort, Text};
 
 /// Models whose chat templates treat reasoning alike.
 #[derive(Debug)]
@@ -33,9 +33,6 @@ enum Opens {
     If(&'static [ThinkingSwitch]),
 }
 
-/// Most templates read one of the two variables. Servers and providers translate the rest.
-const WORDS: &[ThinkingSwitch] = &[EnableThinking, ThinkingWord, ThinkingType, Effort];
-
 const fn since(major: u16, minor: u16) -> Option<[(u16, u16); 2]> {
     Some([(major, minor), (u16::MAX, u16::MAX)])
 }
@@ -51,33 +48,33 @@ const fn family(name: &'static str, versions: Option<[(u16, u16); 2]>, opens: Op
 /// All families. The first one that fits a name counts.
 static FAMILIES: &[Family] = &[
     family("deepseekr", since(1, 0), Opens::Always),
-    family("deepseekv", since(3, 1), Opens::If(WORDS)),
+    family("deepseekv", since(3, 1), Opens::If(Thinking::ANY)),
     family("glmz1", None, Opens::Always),
-    Family { without: &["v"], ..family("glm", since(4, 7), Opens::Unless(WORDS)) },
+    Family { without: &["v"], ..family("glm", since(4, 7), Opens::Unless(Thinking::ANY)) },
     Family { words: &["thinking"], ..family("kimik", between((2, 0), (2, 0)), Opens::Never) },
-    family("kimik", since(2, 5), Opens::Unless(WORDS)),
+    family("kimik", since(2, 5), Opens::Unless(Thinking::ANY)),
     family("qwq", None, Opens::Always),
     Family { words: &["thinking"], ..family("qwen", between((3, 0), (3, 4)), Opens::Always) },
     Family {
         without: &["coder", "instruct", "embedding", "reranker"],
-        ..family("qwen", since(3, 5), Opens::Unless(WORDS))
+        ..family("qwen", since(3, 5), Opens::Unless(Thinking::ANY))
     },
     Family {
         words: &["nano9bv2", "nano12bv2", "nanov2"],
         ..family("nemotron", None, Opens::Unless(&[Text]))
     },
-    Family { without: &["340b", "15b"], ..family("nemotron", since(3, 0), Opens::Unless(WORDS)) },
+    Family { without: &["340b", "15b"], ..family("nemotron", since(3, 0), Opens::Unless(Thinking::ANY)) },
     family("step", since(3, 5), Opens::Always),
-    family("ling", since(3, 0), Opens::Unless(WORDS)),
-    family("spark", since(2, 5), Opens::Unless(WORDS)),
+    family("ling", since(3, 0), Opens::Unless(Thinking::ANY)),
+    family("spark", since(2, 5), Opens::Unless(Thinking::ANY)),
     family("minimaxm", between((2, 0), (2, u16::MAX)), Opens::Always),
     Family { words: &["think"], ..family("olmo", since(3, 0), Opens::Always) },
     Family { words: &["thinking"], ..family("ernie", since(4, 5), Opens::Always) },
-    family("exaone", since(4, 0), Opens::If(WORDS)),
-    family("minicpm", since(5, 0), Opens::If(WORDS)),
-    family("laguna", None, Opens::If(WORDS)),
+    family("exaone", since(4, 0), Opens::If(Thinking::ANY)),
+    family("minicpm", since(5, 0), Opens::If(Thinking::ANY)),
+    family("laguna", None, Opens::If(Thinking::ANY)),
     family("hy", since(3, 0), Opens::If(&[AnyEffort])),
-    family("plamo", since(3, 0), Opens::Unless(WORDS)),
+    family("plamo", since(3, 0), Opens::Unless(Thinking::ANY)),
     family("seedoss", None, Opens::Never),
 ];
 

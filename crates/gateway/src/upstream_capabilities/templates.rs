@@ -15,7 +15,7 @@ use super::{MAX_MODELS, REMEMBERED};
 use crate::upstream::{Get, GetError};
 use toolwire_config::{Model, Upstream};
 use toolwire_pipeline::{
-    conversation::{Conversation, Part, Rest, Role, Sampling, Thinking, ThinkingSwitch, Turn},
+    conversation::{Conversation, Rest, Role, Sampling, Thinking, ThinkingSwitch, Turn},
     dialect::{Dialect, TemplateSource},
     format::KnownFormats,
 };
@@ -97,11 +97,7 @@ impl Templates {
             return *known;
         }
         let asked = Conversation {
-            turns: vec![Turn {
-                role: Role::User,
-                parts: vec![Part::Text(format!("Hi{word}").into())],
-                rest: Rest::default(),
-            }],
+            turns: vec![Turn::text(Role::User, format!("Hi{word}"))],
             tools: tool.cloned().into_iter().collect(),
             sampling: Sampling {
                 reasoning_effort: Some(effort.to_owned()).filter(|effort| !effort.is_empty()),
