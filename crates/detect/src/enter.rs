@@ -7,7 +7,7 @@ use super::{
     fence::{Fence, Opener, Opening},
     gate::{Gate, Wait},
     gated_container::GatedContainer,
-    openers::Entry,
+    openers::{self, Entry},
     pattern::Fit,
     quote::{Quote, Quoting},
     reading::{Reading, Rivals},
@@ -294,16 +294,7 @@ impl Detector {
                 self.prose.framed();
                 return;
             }
-            Entry::Frame | Entry::CallCloser => {
-                // The character after it showed that no longer marker begins here.
-                let fit = opener.fit(&self.held, Place::MessageStart);
-                let len = if let Fit::Whole(len) = fit { len } else { self.held.len() };
-                let rest = self.held.split_off(len);
-                self.held.clear();
-                self.state = State::Prose;
-                self.prose.frame(opener.closes());
-                return self.text(&rest, out);
-            }
+            Entry::Frame | Entry::CallCloser => return self.drop_frame(&opener, out),
             Entry::TurnEnd => {
                 self.state = State::Ending { ended: self.held.len() };
                 return;
@@ -341,6 +332,17 @@ impl Detector {
             has_messages: matches!(opener.entry, Entry::Channel(..)),
             watch: self.watch(quote),
         }));
+    }
+
+    /// Drops the held marker `opener`. The character after it showed that no longer marker begins here.
+    fn drop_frame(&mut self, opener: &openers::Opener, out: &mut impl Sink) {
+        let fit = opener.fit(&self.held, Place::MessageStart);
+        let len = if let Fit::Whole(len) = fit { len } else { self.held.len() };
+        let rest = self.held.split_off(len);
+        self.held.clear();
+        self.state = State::Prose;
+        self.prose.frame(opener.closes());
+        self.text(&rest, out);
     }
 
     /// Starts reading what follows the opener of a call in reasoning.
