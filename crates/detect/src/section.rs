@@ -311,7 +311,7 @@ impl Walk for Section {
 
     /// Handles text that cannot continue an open call, whose rest is then read, and text that started like a call but
     /// is not one: it may be something else that separates calls.
-    fn recover(&mut self, open: bool, _rest: &str) -> bool {
+    fn recover(&mut self, open: bool) -> bool {
         if open {
             return match std::mem::replace(&mut self.phase, Phase::Between) {
                 Phase::Call(mut call) if !self.broken => {

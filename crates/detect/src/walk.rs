@@ -228,9 +228,9 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
-    /// Handles a `Stop` of the last step, before `rest`. `open` is set if a call is open. Returns whether the walk
-    /// continues in another state.
-    fn recover(&mut self, _open: bool, _rest: &str) -> bool {
+    /// Handles a `Stop` of the last step. `open` is set if a call is open. Returns whether the walk continues in another
+    /// state.
+    fn recover(&mut self, _open: bool) -> bool {
         false
     }
 

@@ -117,7 +117,7 @@ impl Walker {
                     continue;
                 }
                 Step::Hold => return (at, Parsed::More),
-                Step::Stop(len) if walk.recover(*open, tail(text, at + len)) => {
+                Step::Stop(len) if walk.recover(*open) => {
                     at += len;
                     continue;
                 }

@@ -145,7 +145,7 @@ impl Walk for Channel {
         matches!(self.phase, Phase::Raw)
     }
 
-    fn recover(&mut self, open: bool, _rest: &str) -> bool {
+    fn recover(&mut self, open: bool) -> bool {
         if !std::mem::take(&mut self.mends) {
             return false;
         }

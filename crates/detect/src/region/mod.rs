@@ -400,7 +400,7 @@ impl Walk for Region {
         }
     }
 
-    fn recover(&mut self, open: bool, _rest: &str) -> bool {
+    fn recover(&mut self, open: bool) -> bool {
         let Some(value) = self.value.as_deref_mut().filter(|_| matches!(self.phase, Phase::Value)) else {
             return false;
         };
