@@ -35,7 +35,7 @@ STARTING = 60
 def running(log, *arguments):
     """Starts a toolwire process and returns its address. Writes its output to the file `log`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOLWIRE_")}
-    environment["CLIENTS_KEY"] = models.KEY
+    environment |= {"CLIENTS_KEY": models.KEY, "XDG_STATE_HOME": str(Path(log).parent)}
     process = subprocess.Popen([BINARY, *arguments], stderr=subprocess.PIPE, env=environment)
     address = threading.Event()
     found = []

@@ -21,12 +21,14 @@ use toolwire::{
     fixture::{Answer, assemble},
 };
 
-/// A command that runs the program with these arguments and without settings from the test environment.
+/// A command that runs the program with these arguments, without settings from the test environment and without the
+/// user's stored state, which other processes may be using.
 pub(crate) fn toolwire(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolwire"));
     let inherited = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOOLWIRE_"));
     inherited.for_each(|(name, _)| _ = command.env_remove(name));
-    command.args(arguments);
+    let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()));
+    command.env("XDG_STATE_HOME", state).args(arguments);
     command
 }
 
