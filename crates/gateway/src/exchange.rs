@@ -187,7 +187,9 @@ pub(super) fn prepare(
             may_join,
         })) as Box<dyn DecideHop>
     });
-    let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation));
+    // Only in Responses does a request without `stored` decline; the other APIs store nothing anyway.
+    let is_declined = dialect == ClientDialect::Responses && !conversation.stored;
+    let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation, is_declined));
     Ok(Exchange {
         dialect,
         left_out,

@@ -88,6 +88,8 @@ pub(super) struct OwnStates {
 #[derive(Debug)]
 pub(super) struct Keeper {
     states: OwnStates,
+    /// Where the state is written besides memory.
+    store: Option<Arc<dyn Store>>,
     answered: u64,
 }
 
@@ -224,8 +226,11 @@ impl OwnStates {
         while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
     }
 
-    pub(super) fn keeper(self, conversation: &Conversation) -> Keeper {
-        Keeper { answered: conversation.answered_turn(), states: self }
+    /// Returns what stores the state of the response to `conversation`. `is_declined` says that the client asked for
+    /// nothing to be stored: such state is not written to a file.
+    pub(super) fn keeper(self, conversation: &Conversation, is_declined: bool) -> Keeper {
+        let store = self.states.store.clone().filter(|store| store.is_shared() || !is_declined);
+        Keeper { answered: conversation.answered_turn(), store, states: self }
     }
 }
 
@@ -236,7 +241,7 @@ impl Keeper {
 
     pub(super) fn keep(&self, state: TurnState) {
         let own = &self.states;
-        if let Some(store) = &own.states.store {
+        if let Some(store) = &self.store {
             let (value, now) = (Bytes::from(record_json::write_state(&state)), unix_time());
             let keys = state.calls.iter().map(|(id, _)| own.key(id, self.answered));
             keys.for_each(|key| store.put(key, value.clone(), now));
@@ -340,10 +345,13 @@ mod tests {
         Conversation { turns: vec![Turn::text(Role::User, text)], ..Conversation::default() }
     }
 
-    fn keep(own: &OwnStates, asked: &str, id: &str, reasoning: &str) {
-        let part = Part::Reasoning { text: reasoning.to_owned(), signature: None, redacted: false };
-        let state = TurnState { reasoning: vec![part], calls: vec![(id.to_owned(), None)] };
-        own.clone().keeper(&question(asked)).keep(state);
+    fn reasoning(text: &str) -> Part {
+        Part::Reasoning { text: text.to_owned(), signature: None, redacted: false }
+    }
+
+    fn keep(own: &OwnStates, asked: &str, id: &str, text: &str) {
+        let state = TurnState { reasoning: vec![reasoning(text)], calls: vec![(id.to_owned(), None)] };
+        own.clone().keeper(&question(asked), false).keep(state);
     }
 
     /// Returns the reasoning restored to a response to `asked` that contains the call `id`.
@@ -370,6 +378,23 @@ mod tests {
         }
         let nobody = states.of(store::Owner::default(), "up", KEPT).unwrap();
         assert_eq!(restored(&nobody, "hi", "c1"), None);
+    }
+
+    #[test]
+    fn state_that_a_client_declines_to_store_is_only_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let stores = Stores::Embedded(Some(folder.path().to_owned()));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &stores));
+        let own = own(&states, "a", "up");
+        for (id, is_declined) in [("c1", false), ("c2", true)] {
+            let call = (id.to_owned(), None);
+            let state = TurnState { reasoning: vec![reasoning("hm")], calls: vec![call] };
+            own.clone().keeper(&question("hi"), is_declined).keep(state);
+            assert_eq!(restored(&own, "hi", id).as_deref(), Some("hm"));
+            let key = own.key(id, question("hi").answered_turn());
+            let stored = states.store.as_ref().unwrap().get_all(&[key], unix_time()).unwrap();
+            assert_eq!(stored[0].is_some(), !is_declined, "{id}");
+        }
     }
 
     #[test]
