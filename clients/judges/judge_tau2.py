@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -62,16 +62,29 @@ def load():
 
 
 class Upstream:
-    """Answers with the text that a conversation's next answer has, and keeps what the prompt's assistant turns were."""
+    """Answers with the text that a conversation's next answer has, and keeps what the prompt's assistant turns were.
+
+    `prefixes` counts, by conversation, the characters of earlier prompts with their answers, and how many of them the next prompt
+    begins with: what a server with a cache of prefixes does not compute again.
+    """
 
     def __init__(self):
-        self.next, self.seen = {}, {}
+        self.next, self.seen, self.earlier, self.prefixes = {}, {}, {}, {}
 
     def answer(self, asked):
         turns = [(turn["role"], turn.get("content") or "") for turn in asked["messages"]]
         key = next(found[1] for _, content in turns if (found := re.search(r"\[conversation (\d+)\]", content)))
         self.seen[key] = [content for role, content in turns if role == "assistant"]
-        return exchange.Script(self.next.get(key, "ok"))
+        text = self.next.get(key, "ok")
+        self.compare_prefix(key, "".join(f"{role}\n{content}\n" for role, content in turns), text)
+        return exchange.Script(text)
+
+    def compare_prefix(self, key, prompt, text):
+        counts = self.prefixes.setdefault(key, Counter())
+        if earlier := self.earlier.get(key):
+            counts["earlier"] += len(earlier)
+            counts["again"] += len(os.path.commonprefix([earlier, prompt]))
+        self.earlier[key] = f"{prompt}assistant\n{text.strip()}"
 
 
 class Conversation:
@@ -129,11 +142,18 @@ class Conversation:
             for wrote, stands in zip(self.texts, self.judge.upstream.seen[self.key]):
                 self.judge.history[self.format, wrote.strip() == stands.strip()] += 1
 
+    def end(self):
+        self.judge.upstream.earlier.pop(self.key, None)
+        counts = self.judge.upstream.prefixes.pop(self.key, Counter())
+        if self.written:
+            self.judge.prefixes[self.format] += counts
+
 
 class Judge:
     def __init__(self):
         self.registry, self.message, self.simulation, self.evaluator = load()
         self.upstream, self.faults, self.history = Upstream(), [], Counter()
+        self.prefixes = defaultdict(Counter)
         self.tasks, self.calls = Counter(), 0
 
     def environment(self, domain, task):
@@ -165,6 +185,8 @@ class Judge:
             if not received:
                 break
             self.execute(environment, sides[side], received, trajectory)
+        for conversation in sides.values():
+            conversation.end()
         told = " ".join(criteria.communicate_info or []) or "Done."
         trajectory.append(self.message.AssistantMessage(role="assistant", content=told))
         reward = self.reward(domain, task, trajectory)
@@ -221,10 +243,11 @@ def judge(options):
         played = tasks[domain, True] + tasks[domain, False]
         rows.append(f"| {domain} | {played // 2:,} | {tasks[domain, True]:,} of {played:,} |")
     rows += ["", f"Of {found.calls:,} calls, {len(found.faults)} differ. In the histories, so many calls are as the model wrote them:"]
-    rows += ["", "| format | calls | as written |", "|---|---|---|"]
+    rows += ["", "| format | calls | as written | prefix kept |", "|---|---|---|---|"]
     for format in formats.WRITERS:
         same, all = found.history[format, True], found.history[format, True] + found.history[format, False]
-        rows.append(f"| {format} | {all:,} | {100 * same / all:.1f} % |")
+        kept = found.prefixes[format]["again"] / found.prefixes[format]["earlier"]
+        rows.append(f"| {format} | {all:,} | {100 * same / all:.1f} % | {100 * kept:.2f} % |")
     if not options.nightly:
         print(*rows, sep="\n")
         return [], [], found.faults[:20]
