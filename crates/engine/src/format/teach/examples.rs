@@ -142,31 +142,27 @@ fn is_writable(form: &Form, name: &str) -> bool {
     is_plain_name(name) || quoted && !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control)
 }
 
-/// A request that would lead to `call`: the tool's description, and the name and value of each argument.
+/// A request that would lead to `call`: the tool's description, with the name and value of each argument.
 ///
-/// `Start a timer. Minutes: 10.`
+/// `Start a timer with minutes 10 and label tea.`
 fn requested(description: &str, call: &Call) -> String {
     // The description comes from the client, so characters that could be read as markup are left out.
     let plain = |character: &char| character.is_alphanumeric() || " -_,'/()".contains(*character);
     let line = description.trim().lines().next().unwrap_or_default();
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
     let what: String = sentence.chars().filter(plain).take(MAX_REQUEST).collect();
-    let what = if what.trim().is_empty() { format!("Use {}", call.name) } else { what };
-    let mut request = sentence_of(&what);
+    let mut request = match what.trim() {
+        "" => format!("Use {}", call.name),
+        what => what.to_owned(),
+    };
     let arguments = Json::parse(&call.arguments).unwrap_or_default();
-    for (key, value) in arguments.members() {
+    for (place, (key, value)) in arguments.members().enumerate() {
         let text = value.as_str().unwrap_or(Cow::Borrowed(value.raw()));
+        request.push_str(if place == 0 { " with " } else { " and " });
+        request.push_str(&key.replace('_', " "));
         request.push(' ');
-        request.push_str(&sentence_of(&format!("{}: {text}", capitalized(&key.replace('_', " ")))));
+        request.push_str(text.trim().trim_end_matches('.'));
     }
+    request.push('.');
     request
-}
-
-fn sentence_of(text: &str) -> String {
-    format!("{}.", text.trim().trim_end_matches('.'))
-}
-
-fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

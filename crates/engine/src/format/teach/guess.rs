@@ -60,8 +60,21 @@ const NUMBERS: &[(&[&str], [&str; 2])] = &[
     (&["quantity", "count", "number", "people", "guests"], ["2", "4"]),
 ];
 
+/// Strings and numbers for arguments whose names say nothing. They hardly occur in requests, so that models do not take
+/// them for answers.
+const OTHER_TEXTS: &[[&str; 2]] =
+    &[["blue lamp", "red door"], ["north gate", "green field"], ["old town", "west hill"]];
+const OTHER_NUMBERS: &[[&str; 2]] = &[["12", "30"], ["7", "4"], ["25", "9"]];
+
+/// The next of `values`, which are used in turn.
+fn next(values: &'static [[&'static str; 2]], guessed: &mut usize) -> &'static [&'static str; 2] {
+    let place = *guessed % values.len();
+    *guessed += 1;
+    values.get(place).unwrap_or(&["", ""])
+}
+
 /// A string. `None` if no known value satisfies the schema's `pattern`, `minLength` and `maxLength`.
-pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String> {
+pub(super) fn text(schema: Json<'_>, key: &str, variant: usize, guessed: &mut usize) -> Option<String> {
     if schema.get("pattern").is_some() {
         return None;
     }
@@ -69,7 +82,7 @@ pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String
     let by_format = format.and_then(|format| TEXTS.iter().find(|(words, _)| words.contains(&&*format)));
     let [one, other] = match by_format {
         Some((_, texts)) => texts,
-        None => lookup(TEXTS, key).unwrap_or(&["example", "sample"]),
+        None => lookup(TEXTS, key).unwrap_or_else(|| next(OTHER_TEXTS, guessed)),
     };
     let text = if variant.is_multiple_of(2) { one } else { other };
     let bound = |key: &str| schema.get(key).and_then(|bound| bound.as_u64());
@@ -80,8 +93,14 @@ pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String
 }
 
 /// A number. `None` if no known value satisfies the schema's bounds.
-pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -> Option<String> {
-    let [one, other] = lookup(NUMBERS, key).unwrap_or(&["5", "3"]);
+pub(super) fn number(
+    schema: Json<'_>,
+    key: &str,
+    whole: bool,
+    variant: usize,
+    guessed: &mut usize,
+) -> Option<String> {
+    let [one, other] = lookup(NUMBERS, key).unwrap_or_else(|| next(OTHER_NUMBERS, guessed));
     let mut text = if variant.is_multiple_of(2) { *one } else { *other };
     if whole {
         text = text.split('.').next().unwrap_or(text);

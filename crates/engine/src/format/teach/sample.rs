@@ -44,11 +44,13 @@ pub(super) fn arguments(
     variant: usize,
 ) -> Option<String> {
     let Some(references) = schema else { return Some("{}".to_owned()) };
-    let mut sampler = Sampler { references, read_back, variant, steps: MAX_STEPS };
+    let mut sampler = Sampler { references, read_back, variant, guessed: 0, steps: MAX_STEPS };
     let object = sampler.resolve(references.root())?;
     let mut members = sampler.required(object, 0)?;
-    let wants_more = members.is_empty() || variant % 2 == 1 && members.len() < 2;
-    if wants_more && let Some(member) = sampler.optional(object, &members) {
+    // Small models give every optional argument that an example has, whether the request mentions it or not.
+    if members.is_empty()
+        && let Some(member) = sampler.optional(object)
+    {
         members.push(member);
     }
     Some(written(&members))
@@ -86,6 +88,9 @@ struct Sampler<'r, 'a> {
     references: &'r References<'a>,
     read_back: ReadBack,
     variant: usize,
+    /// The number of values that nothing in the schema suggests. Each is different, since small models do not notice
+    /// which of two equal values belongs to an argument.
+    guessed: usize,
     steps: usize,
 }
 
@@ -113,11 +118,9 @@ impl<'a> Sampler<'_, 'a> {
     }
 
     /// A short optional argument, preferably one for which the schema lists values.
-    fn optional(&mut self, object: Json<'a>, shown: &[Member]) -> Option<Member> {
+    fn optional(&mut self, object: Json<'a>) -> Option<Member> {
         let properties = object.get("properties")?;
-        let free =
-            |(key, _): &(std::borrow::Cow<'_, str>, Json<'_>)| !shown.iter().any(|(name, _)| name == key);
-        let candidates: Vec<_> = properties.members().take(MAX_OPTIONAL).filter(free).collect();
+        let candidates: Vec<_> = properties.members().take(MAX_OPTIONAL).collect();
         let listed = candidates.iter().filter(|(_, schema)| schema.get("enum").is_some());
         let all = listed.chain(candidates.iter());
         for (key, schema) in all {
@@ -205,16 +208,20 @@ impl<'a> Sampler<'_, 'a> {
             .find_map(|name| name.as_str().filter(|name| *name != "null"));
         let name = named.and_then(|name| name.as_str()).or(listed);
         match name.as_deref().unwrap_or_default() {
-            "integer" => guess::number(schema, key, true, self.variant),
-            "number" => guess::number(schema, key, false, self.variant),
+            "integer" => guess::number(schema, key, true, self.variant, &mut self.guessed),
+            "number" => guess::number(schema, key, false, self.variant, &mut self.guessed),
             "boolean" => Some("true".to_owned()),
             "array" => self.array(schema, key, depth),
             "object" => self.object(schema, depth),
             "" if schema.get("properties").is_some() => self.object(schema, depth),
             "" if schema.get("items").is_some() => self.array(schema, key, depth),
-            "string" | "" => guess::text(schema, key, self.variant).map(|text| quoted(&text)),
+            "string" | "" => self.text(schema, key),
             _ => None,
         }
+    }
+
+    fn text(&mut self, schema: Json<'_>, key: &str) -> Option<String> {
+        guess::text(schema, key, self.variant, &mut self.guessed).map(|text| quoted(&text))
     }
 
     fn object(&mut self, schema: Json<'a>, depth: usize) -> Option<String> {
@@ -241,7 +248,7 @@ impl<'a> Sampler<'_, 'a> {
             self.variant = before.wrapping_add(usize::try_from(place).unwrap_or_default());
             let value = match items.kind() {
                 Kind::Object => self.value(items, key.strip_suffix('s').unwrap_or(key), depth + 1),
-                _ => guess::text(Json::default(), key, self.variant).map(|text| quoted(&text)),
+                _ => self.text(Json::default(), key),
             };
             self.variant = before;
             // Lists of lists are ambiguous if the notation writes the elements of a list as `<item>` and the
