@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Dialect, Stamp, Writer, fields::check_choice};
+use super::{Dialect, SocketSide, Stamp, Writer, fields::check_choice};
 use crate::{
     conversation::{Conversation, Namespaced, Rest},
     failure::Failure,
@@ -36,6 +36,11 @@ pub trait ClientSide: Sync {
 
     /// Creates a writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;
+
+    /// How the dialect serves clients over a WebSocket, if it has such a transport.
+    fn socket(&self) -> Option<&'static dyn SocketSide> {
+        None
+    }
 
     /// Whether clients receive images produced by hosted calls, in addition to the model's own output.
     fn shows_generated_images(&self) -> bool {

@@ -44,6 +44,7 @@ mod search_results;
 pub(crate) mod server;
 mod signatures;
 mod skipped_parts;
+mod socket;
 mod stamp;
 pub(crate) mod status;
 mod system_messages;
@@ -73,6 +74,7 @@ pub use self::{
     probe::{Probe, Root, TemplateSource},
     response_writer::ResponseWriter,
     skipped_parts::{Skip, Skipped},
+    socket::{HttpError, SocketCreate, SocketFailure, SocketMessage, SocketSide},
     stamp::Stamp,
     system_messages::SystemMessages,
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{error_body, history, request};
+use super::{Socket, error_body, history, request};
 use crate::{
-    Answering, ClientSide, Dialect, Record, References, Writer,
+    Answering, ClientSide, Dialect, Record, References, SocketSide, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
 };
@@ -23,6 +23,10 @@ impl ClientSide for Client {
 
     fn writer(&self, answering: &Answering) -> Writer {
         crate::Writer::Responses(super::Writer::new(answering))
+    }
+
+    fn socket(&self) -> Option<&'static dyn SocketSide> {
+        Some(&Socket)
     }
 
     fn error_body(&self, failure: &Failure) -> Vec<u8> {

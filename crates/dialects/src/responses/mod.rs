@@ -11,12 +11,14 @@ mod client;
 mod history;
 mod reader;
 mod request;
+mod socket;
 mod upstream;
 mod writer;
 
 pub use super::openai_error::error_body;
 pub(crate) use client::Client;
 pub use reader::{Reader, ReaderSettings};
+pub(crate) use socket::Socket;
 pub use upstream::Options;
 pub use writer::Writer;
 

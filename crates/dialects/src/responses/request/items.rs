@@ -287,7 +287,7 @@ pub(in crate::responses) fn unknown_item(id: &str) -> Failure {
 }
 
 /// Shortens an id for an error message.
-pub(super) fn clip(id: &str) -> &str {
+pub(in crate::responses) fn clip(id: &str) -> &str {
     const SHOWN: usize = 128;
     head(id, boundary_upto(id, SHOWN))
 }

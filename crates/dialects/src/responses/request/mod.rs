@@ -15,7 +15,7 @@ mod own;
 mod tools;
 
 pub(super) use encode::encode;
-pub(super) use items::unknown_item;
+pub(super) use items::{clip, unknown_item};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
