@@ -63,4 +63,5 @@ mod turns_as_written;
 mod upstream_capabilities;
 mod upstream_tls;
 mod web_pages;
+mod websocket;
 mod whole;

@@ -28,9 +28,7 @@ async fn websocket_is_answered_with_426_and_the_connection_goes_on() {
     let mut setup = Setup::new(upstream.address);
     setup.keys = vec!["k"];
     let proxy = setup.start().await;
-    for path in
-        ["/v1/responses", "/v1/chat/completions", "/v1/messages", "/v1/models", "/v1/responses/resp_1"]
-    {
+    for path in ["/v1/chat/completions", "/v1/messages", "/v1/models", "/v1/responses/resp_1"] {
         for upgrade in ["websocket", "WebSocket", "h2c, websocket"] {
             let mut client = Raw::connect(&proxy).await;
             let handshake = "connection: Upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

@@ -131,13 +131,13 @@ async fn discard(mut body: Incoming, drain: &Drain) {
 }
 
 /// Creates the failure for a body of more than `max` bytes. `is_setting` is true if the limit is configurable.
-fn too_large(max: usize, is_setting: bool) -> Failure {
+pub(super) fn too_large(max: usize, is_setting: bool) -> Failure {
     let setting = if is_setting { " (limits.max_body)" } else { "" };
     let message = format!("the request's body is larger than {max} bytes{setting}");
     Failure::new(Kind::TooLarge, message).with_param("body")
 }
 
-fn too_slow(limit: Duration) -> Failure {
+pub(super) fn too_slow(limit: Duration) -> Failure {
     let message = format!("the request's body took longer than {limit:?} (limits.body_timeout)");
     Failure::new(Kind::Request, message).with_status(408).with_code("request_timeout")
 }

@@ -69,6 +69,7 @@ mod turn_states;
 mod upstream;
 mod upstream_capabilities;
 pub mod web_pages;
+mod websocket;
 mod worker;
 mod yield_now;
 

@@ -24,6 +24,7 @@ use super::{
     feed_body::FeedBody,
     passthrough::{BrokenOff, PassedBody},
     retry_after,
+    websocket::Handshake,
 };
 
 /// The dialect for paths that do not belong to any dialect.
@@ -59,6 +60,8 @@ pub enum ReplyBody {
     Feed(Box<FeedBody>),
     /// An upstream's response that is sent without hyper. This body never yields data.
     Elsewhere,
+    /// The connection becomes a WebSocket. This body never yields data.
+    WebSocket(Box<Handshake>),
 }
 
 #[derive(Debug)]
@@ -111,12 +114,44 @@ pub(super) fn unknown_model(name: &str) -> Failure {
 /// The response to a WebSocket upgrade request. Clients that receive it switch to plain HTTP immediately instead of
 /// retrying the upgrade (RFC 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
-    let message = "toolwire does not support WebSockets; send the request over HTTP";
+    let message = "toolwire has a WebSocket only at /v1/responses; send the request over HTTP";
     let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
     let mut response = error(failure.with_param(header::UPGRADE.as_str()), dialect, access);
     response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     response
+}
+
+/// The response that makes the connection a WebSocket. `accept` is the value of `Sec-WebSocket-Accept`.
+pub(super) fn switching(
+    handshake: Handshake,
+    accept: HeaderValue,
+    mut access: Access,
+) -> Response<ReplyBody> {
+    let status = StatusCode::SWITCHING_PROTOCOLS;
+    access.status(status.as_u16());
+    access.ended(Outcome::Done);
+    let mut response = Response::new(ReplyBody::WebSocket(Box::new(handshake)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    response
+}
+
+/// Splits a response that has a complete body, and records that the body is sent.
+pub(super) fn into_plain(response: Response<ReplyBody>) -> (Parts, Bytes) {
+    let (parts, body) = response.into_parts();
+    let bytes = match body {
+        ReplyBody::Plain(mut plain) => {
+            let bytes = plain.take();
+            plain.access.wrote(bytes.len());
+            bytes
+        }
+        _ => Bytes::new(),
+    };
+    (parts, bytes)
 }
 
 /// Passes on an upstream's response with this status, `headers` and body.
@@ -268,7 +303,7 @@ impl ReplyBody {
             Self::AnswerBody(answer) => answer.as_mut().stalled(),
             Self::Passed(passed) => passed.stalled(),
             Self::Feed(feed) => feed.stalled(),
-            Self::Plain(_) | Self::Elsewhere => {}
+            Self::Plain(_) | Self::Elsewhere | Self::WebSocket(_) => {}
         }
     }
 }
@@ -288,7 +323,7 @@ impl http_body::Body for ReplyBody {
             }
             Self::Passed(passed) => passed.poll_piece(cx),
             Self::Feed(feed) => feed.poll_piece(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
-            Self::Elsewhere => Poll::Pending,
+            Self::Elsewhere | Self::WebSocket(_) => Poll::Pending,
             Self::Plain(plain) if plain.bytes.is_empty() => Poll::Ready(None),
             Self::Plain(plain) => {
                 let bytes = plain.take();
@@ -304,7 +339,7 @@ impl http_body::Body for ReplyBody {
             Self::AnswerBody(answer) => answer.is_end_stream(),
             Self::Passed(passed) => passed.is_over(),
             Self::Feed(feed) => feed.is_over(),
-            Self::Elsewhere => false,
+            Self::Elsewhere | Self::WebSocket(_) => false,
         }
     }
 
@@ -312,7 +347,7 @@ impl http_body::Body for ReplyBody {
         match self {
             Self::Plain(plain) => SizeHint::with_exact(plain.bytes.len() as u64),
             Self::AnswerBody(answer) => answer.size_hint(),
-            Self::Passed(_) | Self::Feed(_) | Self::Elsewhere => SizeHint::default(),
+            Self::Passed(_) | Self::Feed(_) | Self::Elsewhere | Self::WebSocket(_) => SizeHint::default(),
         }
     }
 }

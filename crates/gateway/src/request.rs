@@ -62,11 +62,11 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// Whether the client requests a WebSocket, which requires a GET request (RFC 6455, section 4.1). `Upgrade` is ignored
 /// in HTTP/1.0 and without the connection option (RFC 9110, section 7.8).
-pub(super) fn asks_websocket(head: &Parts) -> bool {
-    head.version == Version::HTTP_11
-        && head.method == Method::GET
-        && list_contains(&head.headers, &header::UPGRADE, b"websocket")
-        && list_contains(&head.headers, &header::CONNECTION, b"upgrade")
+pub(super) fn asks_websocket(method: &Method, version: Version, headers: &HeaderMap) -> bool {
+    method == Method::GET
+        && version == Version::HTTP_11
+        && list_contains(headers, &header::UPGRADE, b"websocket")
+        && list_contains(headers, &header::CONNECTION, b"upgrade")
 }
 
 /// Returns the client's own setting for reasoning, if it sends one.

@@ -167,6 +167,11 @@ impl Route {
         matches!(self, Self::Generate(_) | Self::Passthrough(_))
     }
 
+    /// Whether clients may send requests for this route over a WebSocket.
+    pub(super) fn opens_websocket(&self) -> bool {
+        matches!(self, Self::Generate(endpoint) if endpoint.dialect.side().socket().is_some())
+    }
+
     /// Whether requests for this route have a JSON body that toolwire parses.
     pub(super) fn takes_json(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::CountTokens(_))

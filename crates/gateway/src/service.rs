@@ -8,6 +8,7 @@ mod own;
 mod pass_through;
 mod programs;
 mod routing;
+mod websocket;
 
 use std::{
     collections::HashMap,
@@ -51,6 +52,7 @@ use toolwire_pipeline::{
 };
 
 pub use self::own::{MadeResponse, OwnExchange};
+pub(super) use self::websocket::Created;
 
 /// Whether bytes of a request may still be unread. They must not be interpreted as the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

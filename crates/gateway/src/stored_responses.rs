@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::task::spawn_blocking;
 
-use super::large;
+use super::{large, websocket::LocalResponses};
 use crate::observe::{Metrics, untrusted_text::clip};
 use toolwire_config::{Config, StoreKind};
 use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
@@ -42,7 +42,8 @@ impl Responses {
         Self { store: self.store.clone(), max_body }
     }
 
-    /// Adds the history to which the request `body` refers.
+    /// Adds the history to which the request `body` refers. Responses that the client's connection remembers are in
+    /// `local`.
     ///
     /// # Errors
     /// If a response is not stored, belongs to another client, or cannot be read.
@@ -51,6 +52,7 @@ impl Responses {
         dialect: ClientDialect,
         owner: Owner,
         body: Bytes,
+        local: Option<&LocalResponses>,
         now: u64,
     ) -> Result<Bytes, Failure> {
         let references = if dialect == ClientDialect::Responses && large::is_large(body.len()) {
@@ -67,13 +69,40 @@ impl Responses {
                 format!("`input` names items of more than {MAX_REFERENCES} stored responses; send the items");
             return Err(Failure::new(Kind::Request, message).with_param("input"));
         }
-        let keys: Vec<_> = references.ids().map(|id| Key::new(owner, id)).collect();
+        let keys = references.ids().map(|id| Key::new(owner, id)).collect();
         let max = self.max_body;
+        let too_large = || {
+            let message =
+                format!("the request with its stored history is larger than {max} bytes (`limits.max_body`)");
+            Failure::new(Kind::TooLarge, message)
+        };
+        let records = self.records(keys, local, now).await?.ok_or_else(too_large)?;
+        let size = records.iter().flatten().map(Bytes::len).sum::<usize>() + body.len();
+        let join = move || dialect.side().with_history(&body, &references, &records);
+        let whole = if large::is_large(size) { large::apart(join).await?? } else { join()? };
+        if whole.len() > max { Err(too_large()) } else { Ok(whole) }
+    }
+
+    /// Returns the records of these responses. `None` if they are too large for a request.
+    async fn records(
+        &self,
+        keys: Vec<Key>,
+        local: Option<&LocalResponses>,
+        now: u64,
+    ) -> Result<Option<Vec<Option<Bytes>>>, Failure> {
+        let known: Vec<_> = keys.iter().map(|key| local.and_then(|local| local.get(key))).collect();
+        if known.iter().all(Option::is_some) {
+            return Ok(Some(known));
+        }
+        let (max, unstored) = (self.max_body, known.clone());
         let records = self.read(move |store| {
             let mut bytes = 0;
             let mut records = Vec::with_capacity(keys.len());
-            for key in &keys {
-                let record = find(store, key, now)?;
+            for (key, known) in keys.iter().zip(known) {
+                let record = match known {
+                    Some(record) => Some(record),
+                    None => find(store, key, now)?,
+                };
                 bytes += record.as_ref().map_or(0, Bytes::len);
                 // Checked before all records are loaded into memory.
                 if bytes > max.saturating_mul(RECORDS_PER_BODY) {
@@ -83,20 +112,7 @@ impl Responses {
             }
             Ok(Some(records))
         });
-        let too_large = || {
-            let message =
-                format!("the request with its stored history is larger than {max} bytes (`limits.max_body`)");
-            Failure::new(Kind::TooLarge, message)
-        };
-        let records = match records.await? {
-            Some(Some(records)) => records,
-            Some(None) => return Err(too_large()),
-            None => references.ids().map(|_| None).collect(),
-        };
-        let size = records.iter().flatten().map(Bytes::len).sum::<usize>() + body.len();
-        let join = move || dialect.side().with_history(&body, &references, &records);
-        let whole = if large::is_large(size) { large::apart(join).await?? } else { join()? };
-        if whole.len() > max { Err(too_large()) } else { Ok(whole) }
+        Ok(records.await?.unwrap_or(Some(unstored)))
     }
 
     /// Returns the stored response `id`, or its input.
@@ -285,7 +301,7 @@ mod tests {
     /// Returns the request with its history, and how many times work was moved to another thread.
     async fn joined(responses: &Responses, dialect: ClientDialect, body: &Bytes) -> (Value, usize) {
         let before = MOVED.get();
-        let whole = responses.with_history(dialect, Owner::default(), body.clone(), 1).await.unwrap();
+        let whole = responses.with_history(dialect, Owner::default(), body.clone(), None, 1).await.unwrap();
         (serde_json::from_slice(&whole).unwrap(), MOVED.get() - before)
     }
 

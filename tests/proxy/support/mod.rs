@@ -10,6 +10,7 @@ pub(crate) mod raw;
 pub(crate) mod taught;
 pub(crate) mod tls;
 pub(crate) mod upstream;
+pub(crate) mod websocket;
 
 use std::time::Duration;
 

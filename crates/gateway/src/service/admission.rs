@@ -3,7 +3,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use http::{HeaderMap, request};
+use http::{HeaderMap, Method, request};
 
 use super::Service;
 use crate::{
@@ -41,7 +41,8 @@ impl Service {
     }
 
     /// Identifies the sender of a request. If no key is needed and the route takes JSON, the body must be declared as
-    /// JSON, which pages of other origins cannot do without permission.
+    /// JSON, which pages of other origins cannot do without permission. The handshake of a WebSocket has no body, and
+    /// browsers always send the page's origin with it.
     ///
     /// # Errors
     /// If there is no valid key, or if the request may come from a web page.
@@ -53,7 +54,7 @@ impl Service {
         peer: IpAddr,
         access: &mut Access,
     ) -> Result<Caller, Failure> {
-        if is_open && route.takes_json() {
+        if is_open && route.takes_json() && head.method == Method::POST {
             web_pages::check_json(&head.headers)?;
         }
         let session = self.session(&head.headers);

@@ -82,15 +82,26 @@ impl Service {
         caller: Caller,
         headers: &HeaderMap,
         body: RequestBody<'_>,
-        mut access: Access,
+        access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         if !self.shared.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        let (body, memory) = match body.read(self, headers, None).await {
-            Ok(read) => read,
-            Err(failure) => return Err(reply::error(failure, dialect, access)),
-        };
+        match body.read(self, headers, None).await {
+            Ok(body) => self.generate_read(dialect, caller, headers, body, access).await,
+            Err(failure) => Err(reply::error(failure, dialect, access)),
+        }
+    }
+
+    /// Handles a request whose body has been read until its upstream is asked.
+    pub(super) async fn generate_read(
+        self: &Arc<Self>,
+        dialect: ClientDialect,
+        caller: Caller,
+        headers: &HeaderMap,
+        (body, memory): (Bytes, Reservation),
+        mut access: Access,
+    ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let id = self.exchange_id(access.id());
         match self.ask(ClientRequest { id, dialect, caller, headers, body, memory }, &mut access).await {
             Ok(parts) => Ok(self.answer_body(parts, access)),
@@ -124,7 +135,7 @@ impl Service {
     ) -> Result<Parts, Refused> {
         let ClientRequest { id, dialect, caller, headers, body, memory } = request;
         let (owner, now) = (caller.owner, unix_time());
-        let body = self.shared.stored.responses.with_history(dialect, owner, body, now).await?;
+        let body = self.shared.stored.responses.with_history(dialect, owner, body, None, now).await?;
         let reasoning = checks::reasoning(headers)?;
         let Read { conversation, demand, affinity } = self.read(dialect, &caller, &body).await?;
         let stream = conversation.stream;

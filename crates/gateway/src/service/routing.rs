@@ -19,6 +19,7 @@ use crate::{
     routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
     stamp::{seed, unix_time},
     stored_responses::{self, Part},
+    websocket::Handshake,
 };
 use toolwire_net::{store::Owner, telemetry};
 use toolwire_pipeline::{
@@ -93,7 +94,9 @@ impl Service {
             name,
         )
         .traced(trace);
-        if route.as_ref().is_some_and(Route::asks_model) {
+        // A WebSocket's requests are counted instead of its handshake.
+        let is_websocket = checks::asks_websocket(request.method(), request.version(), request.headers());
+        if route.as_ref().is_some_and(Route::asks_model) && !is_websocket {
             access.asks_model();
         }
         let head = request.method() == Method::HEAD;
@@ -175,6 +178,10 @@ impl Service {
         };
         // hyper moves a request's future several times. The futures of the routes are on the heap to keep it small.
         Err(match route {
+            Route::Generate(_) if head.method == Method::GET => {
+                let handshake = Handshake { dialect, head: head.clone(), peer };
+                self.open_websocket(handshake, &body, access)
+            }
             Route::Generate(_) => {
                 return Box::pin(self.generate(dialect, client, &head.headers, body, access)).await;
             }
@@ -245,7 +252,10 @@ impl Service {
             let dialect = if is_anthropic { dialect } else { guessed };
             return Err(Box::new(reply::error(failure, dialect, access)));
         };
-        if checks::asks_websocket(head) {
+        if checks::asks_websocket(&head.method, head.version, &head.headers) {
+            if route.opens_websocket() {
+                return Ok((route, access));
+            }
             return Err(Box::new(reply::upgrade_required(dialect, access)));
         }
         if head.method == Method::OPTIONS {

@@ -9,6 +9,8 @@
 //!                                                       streaming: the response's bytes to the socket
 //! ```
 //!
+//! A connection that becomes a WebSocket is taken over from hyper in the same way, and stays one to its end.
+//!
 //! The first bytes determine the protocol over TLS as well: a client that has negotiated HTTP/2 starts with its preface.
 //!
 //! hyper reads all requests but does not write responses from upstreams; see [`http1`](toolwire_http1).
@@ -38,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Request, Response, response};
 use hyper::body::Incoming;
 use tokio::{
     io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -47,7 +49,13 @@ use tokio::{
 };
 
 use super::{
-    super::{answer::AnswerBody, current_service::CurrentService, reply::ReplyBody, service::Service},
+    super::{
+        answer::AnswerBody,
+        current_service::CurrentService,
+        reply::ReplyBody,
+        service::Service,
+        websocket::{Handshake, head},
+    },
     bounds::{GOODBYE, IDLE},
     client_socket::ClientSocket,
     client_stream::{ClientStream, NoTls},
@@ -55,7 +63,7 @@ use super::{
     http2,
     rewind::Rewind,
     shortage::Leave,
-    streaming,
+    streaming, websocket,
 };
 
 /// How long a client may continue to send after the last response on a connection.
@@ -67,10 +75,13 @@ const HTTP2_PREFACE: &[u8] = b"PRI ";
 /// Number of bytes to read before the protocol is known: enough for most requests including their bodies.
 const FIRST_READ: usize = 4 << 10;
 
-/// A response that hyper does not write.
-type Answer = Pin<Box<AnswerBody>>;
+/// What is written without hyper.
+enum TakenOver {
+    Answer(Pin<Box<AnswerBody>>),
+    WebSocket(Box<Handshake>, Box<response::Parts>),
+}
 
-type Handled = Response<HandledBody<ReplyBody, Answer>>;
+type Handled = Response<HandledBody<ReplyBody, TakenOver>>;
 
 type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
@@ -176,8 +187,8 @@ async fn serve_http1(
         let handover = Handover::default();
         let handler = handler(Arc::clone(service), peer, handover.clone());
         let (back, unread, served) = until_handover(client, handover, handler, stopped.as_mut()).await;
-        let (answer, encoder) = match served {
-            Served::HandedOver(answer, encoder) => (answer, encoder),
+        let (taken_over, encoder) = match served {
+            Served::HandedOver(taken_over, encoder) => (taken_over, encoder),
             Served::Idle => {
                 // Over TLS, a proper shutdown shows the client that nothing was cut off.
                 let mut back = back;
@@ -192,6 +203,13 @@ async fn serve_http1(
         };
         let back = back.put_back(&unread);
         drop(unread);
+        let answer = match taken_over {
+            TakenOver::Answer(answer) => answer,
+            TakenOver::WebSocket(handshake, parts) => {
+                client = serve_websocket(back, *handshake, &parts, service, stopped.as_mut()).await;
+                break;
+            }
+        };
         match streaming::run(back, answer, encoder, service.drain()).await {
             Ok((back, keep_alive)) => {
                 client = back;
@@ -203,6 +221,25 @@ async fn serve_http1(
         }
     }
     close(client, service, stopped).await;
+}
+
+/// Accepts the handshake, and serves the WebSocket to its end.
+async fn serve_websocket(
+    mut client: Rewind,
+    handshake: Handshake,
+    parts: &response::Parts,
+    service: &CurrentService,
+    stopped: Pin<&mut Leave>,
+) -> Rewind {
+    let head = head(parts);
+    let written = async {
+        client.write_all(&head).await?;
+        client.flush().await
+    };
+    match written.await {
+        Ok(()) => Box::pin(websocket::run(client, handshake, service, stopped)).await,
+        Err(_) => client,
+    }
 }
 
 /// Closes a connection on which the client may still be sending.
@@ -218,25 +255,30 @@ async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut L
     }
 }
 
-/// Returns the handler of requests, which hands over responses from upstreams.
+/// Returns the handler of requests, which hands over responses from upstreams, and connections that become WebSockets.
 fn handler(
     service: Arc<CurrentService>,
     peer: IpAddr,
-    handover: Handover<Answer>,
+    handover: Handover<TakenOver>,
 ) -> impl Fn(Request<Incoming>) -> Handling {
     move |request| {
         let (service, handover) = (Arc::clone(&service), handover.clone());
         handover.request_begins();
         // Boxed, so that its memory is released before the response is written.
         Box::pin(async move {
-            let response = match service.get().begin(request, peer).await {
-                Err(response) => response,
-                Ok(answer) => {
-                    handover.hand_over(answer).await;
-                    Response::new(ReplyBody::Elsewhere)
-                }
+            let taken_over = match service.get().begin(request, peer).await {
+                Ok(answer) => TakenOver::Answer(answer),
+                Err(response) => match response.into_parts() {
+                    (parts, ReplyBody::WebSocket(handshake)) => {
+                        TakenOver::WebSocket(handshake, Box::new(parts))
+                    }
+                    (parts, body) => {
+                        return Ok(Response::from_parts(parts, HandledBody::new(body, handover)));
+                    }
+                },
             };
-            Ok(response.map(|body| HandledBody::new(body, handover)))
+            handover.hand_over(taken_over).await;
+            Ok(Response::new(HandledBody::new(ReplyBody::Elsewhere, handover)))
         })
     }
 }

@@ -11,6 +11,7 @@ mod rewind;
 mod shortage;
 mod stall;
 mod streaming;
+mod websocket;
 
 use std::{
     future::poll_fn,
