@@ -122,9 +122,13 @@ class Pi(Agent):
 
 
 class Codex(Agent):
-    """The Codex CLI."""
+    """The Codex CLI, over HTTP or, with `websocket`, over a WebSocket."""
 
     shell = "codex"
+
+    def __init__(self, api, websocket=False):
+        super().__init__(api)
+        self.websocket = websocket
 
     TRIPLES = {
         ("linux", False): "x86_64-unknown-linux-musl",
@@ -151,6 +155,7 @@ name = "toolwire"
 base_url = "{STAND["url"]}"
 env_key = "CLIENTS_KEY"
 wire_api = "responses"
+supports_websockets = {str(self.websocket).lower()}
 request_max_retries = 0
 stream_max_retries = 0
 """
@@ -188,6 +193,7 @@ AGENTS = {
     "pi-messages": Pi("messages"),
     "pi-responses": Pi("responses"),
     "codex": Codex("responses"),
+    "codex-websocket": Codex("responses", websocket=True),
 }
 if ClaudeCode.program:
     AGENTS["claude-code"] = ClaudeCode("messages")

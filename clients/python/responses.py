@@ -1,6 +1,7 @@
-"""Clients of OpenAI Responses: openai, event by event and with its `.stream()` helper, and LangChain."""
+"""Clients of OpenAI Responses: openai, event by event, with its `.stream()` helper, and over a WebSocket."""
 
 import json
+from contextlib import contextmanager
 
 import openai
 from sdk import Answer, client
@@ -52,8 +53,10 @@ class Responses:
     def stream(self, request):
         text, arguments, final = "", {}, None
         try:
-            with client().responses.create(**as_responses(request), stream=True) as events:
+            with self._events(request) as events:
                 for number, event in enumerate(events):
+                    if event.type == "error" and self._refusal(event):
+                        return Answer(error=self._refusal(event))
                     assert event.sequence_number == number, "sequence numbers count the events"
                     if event.type == "response.output_text.delta":
                         text += event.delta
@@ -75,6 +78,12 @@ class Responses:
         assert list(arguments.values()) == done, "the deltas and the final calls differ"
         return answer
 
+    def _events(self, request):
+        return client().responses.create(**as_responses(request), stream=True)
+
+    def _refusal(self, _event):
+        """Returns the error that takes the place of a response."""
+
     def whole(self, request):
         try:
             response = client().responses.create(**as_responses(request))
@@ -85,8 +94,38 @@ class Responses:
         return answer_of(response)
 
     def leave(self, request):
-        with client().responses.create(**as_responses(request), stream=True) as events:
+        with self._events(request) as events:
             next(event for event in events if event.type == "response.output_text.delta")
+
+
+class Refusal(RuntimeError):
+    """An error event with the status of an HTTP response."""
+
+    def __init__(self, event):
+        super().__init__(event.error.message)
+        self.status_code = event.status
+
+
+class ResponsesSocket(Responses):
+    """openai's `responses.connect()`, a connection for each response."""
+
+    whole = None
+
+    @contextmanager
+    def _events(self, request):
+        with client().responses.connect() as connection:
+            connection.response.create(**as_responses(request))
+            yield until_the_end(connection)
+
+    def _refusal(self, event):
+        return Refusal(event) if event.status else None
+
+
+def until_the_end(connection):
+    for event in connection:
+        yield event
+        if event.type in ("response.completed", "response.incomplete", "response.failed") or getattr(event, "status", None):
+            return
 
 
 class ResponsesHelper(Responses):

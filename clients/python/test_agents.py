@@ -28,7 +28,7 @@ def get_weather(city: str) -> str:
     return RESULT
 
 
-async def openai_agents(name, stream, speaking=agents.OpenAIChatCompletionsModel):
+async def openai_agents(name, stream, speaking=agents.OpenAIChatCompletionsModel, store=None, **options):
     """The OpenAI Agents SDK, which rejects calls to unknown tools."""
     calls = []
 
@@ -38,19 +38,26 @@ async def openai_agents(name, stream, speaking=agents.OpenAIChatCompletionsModel
 
     tool = agents.function_tool(counted, name_override="get_weather", description_override=get_weather.__doc__)
     chat = speaking(model=name, openai_client=AsyncOpenAI(**SETTINGS))
-    agent = agents.Agent(name="weather", instructions="Use tools.", model=chat, tools=[tool])
+    settings = agents.ModelSettings(store=store)
+    agent = agents.Agent(name="weather", instructions="Use tools.", model=chat, tools=[tool], model_settings=settings)
     if stream:
-        run = agents.Runner.run_streamed(agent, QUESTION, max_turns=4)
+        run = agents.Runner.run_streamed(agent, QUESTION, max_turns=4, **options)
         async for _ in run.stream_events():
             pass
     else:
-        run = await agents.Runner.run(agent, QUESTION, max_turns=4)
+        run = await agents.Runner.run(agent, QUESTION, max_turns=4, **options)
+    await chat.close()
     return run.final_output, len(calls)
 
 
 async def openai_agents_responses(name, stream):
     """The same with OpenAI Responses."""
     return await openai_agents(name, stream, agents.OpenAIResponsesModel)
+
+
+async def openai_agents_websocket(name, stream):
+    """The same over a WebSocket, on which responses that are not stored are continued."""
+    return await openai_agents(name, stream, agents.OpenAIResponsesWSModel, store=False, auto_previous_response_id=True)
 
 
 async def langgraph(name, stream):
@@ -90,7 +97,7 @@ async def pydantic_ai_responses(name, stream):
     return await pydantic_ai(name, stream, OpenAIResponsesModel)
 
 
-AGENTS = [openai_agents, openai_agents_responses, langgraph, pydantic_ai, pydantic_ai_responses]
+AGENTS = [openai_agents, openai_agents_responses, openai_agents_websocket, langgraph, pydantic_ai, pydantic_ai_responses]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

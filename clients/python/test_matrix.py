@@ -3,11 +3,12 @@
 import pytest
 from checks import check, check_disconnect, every_case
 from messages import Messages
-from responses import Responses, ResponsesHelper
+from responses import Responses, ResponsesHelper, ResponsesSocket
 from sdk import CLIENTS
 from stand import STAND
 
-ALL = CLIENTS | {"anthropic": Messages(), "responses": Responses(), "responses-helper": ResponsesHelper()}
+RESPONSES = {"responses": Responses(), "responses-helper": ResponsesHelper(), "responses-socket": ResponsesSocket()}
+ALL = CLIENTS | {"anthropic": Messages()} | RESPONSES
 
 
 @every_case(ALL)
