@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
     config::{Config, Loaded, Overrides, Passthrough, Place, Problems, Severity, ToolStyle, load, reference},
-    dialect::{Dialect, Skip, UpstreamDialect},
+    dialect::{Dialect, Skip, UpstreamDialect, facts_table},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
 
@@ -702,6 +702,19 @@ fn generated_tables_of_the_documentation_are_up_to_date() {
     } else {
         let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands generated_tables";
         assert!(generated == page, "docs/configuration.md is not what the declarations say; {hint}");
+    }
+}
+
+#[test]
+fn generated_tables_of_facts_about_models_are_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dialects.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let generated = with_table(&page, "\n## What models refuse\n", &facts_table());
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        fs::write(&path, &generated).unwrap();
+    } else {
+        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands generated_tables";
+        assert!(generated == page, "docs/dialects.md is not what the facts say; {hint}");
     }
 }
 

@@ -40,6 +40,7 @@ mod instructions;
 mod keys;
 mod limits;
 mod log;
+mod model_facts;
 mod models;
 mod neighbours;
 mod passthrough;

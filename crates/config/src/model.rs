@@ -1,6 +1,7 @@
 //! [`Model`]: a model that clients can request, and the rules for its responses.
 
 mod checks;
+mod facts;
 
 use std::{borrow::Cow, fmt, fs, sync::Arc};
 
@@ -17,6 +18,7 @@ use super::{
 };
 use toolwire_pipeline::{
     conversation::{Conversation, KeptState, Thinking, WantsBack},
+    dialect::{MemberSettings, ModelFacts},
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching, prompt_opens_reasoning},
     rules::{Detect, Enforce, ExamplesAs, Limits, ReasoningStart, Rules, ToolList},
@@ -50,6 +52,10 @@ pub struct Model {
     pub vision: Option<String>,
     /// Other models that may answer in place of this one.
     pub alternatives: Option<Arc<Alternatives>>,
+    /// What the configuration says about the members of requests.
+    pub members: MemberSettings,
+    /// What the model refuses. `None` if it depends on the model that a client requests.
+    pub facts: Option<Arc<ModelFacts>>,
     /// The rules for the model's responses.
     pub settings: Rules,
     /// The formats that settings can refer to, or that model names imply.
@@ -242,6 +248,7 @@ pub(super) struct Draft {
     execution: bool,
     vision: Option<String>,
     alternatives: Alternatives,
+    members: MemberSettings,
     settings: Rules,
 }
 
@@ -259,6 +266,7 @@ impl Default for Draft {
             execution: true,
             vision: None,
             alternatives: Alternatives::default(),
+            members: MemberSettings::default(),
             settings: Rules::default(),
         }
     }
@@ -343,6 +351,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Field::Word(&mut draft.system_position),
     );
     draft.settings.showing.settings(keys);
+    draft.members.settings(keys);
     keys.key(
         Key::new("execution", "whether the model gets the [hosted tools](tools.md)"),
         Field::Switch(&mut draft.execution),
@@ -400,9 +409,11 @@ fn imply(upstream: &Upstream, draft: &mut Draft) {
 
 impl Draft {
     fn finish(self, formats: &Arc<KnownFormats>) -> Option<Model> {
+        let (name, upstream) = (self.name?, self.upstream?);
+        let facts = facts::of_entry(&name, self.upstream_name.as_deref(), &upstream, &self.members);
         Some(Model {
-            name: self.name?,
-            upstream: self.upstream?,
+            name,
+            upstream,
             upstream_name: self.upstream_name,
             tools: self.tools,
             instructions: self.instructions,
@@ -412,6 +423,8 @@ impl Draft {
             execution: self.execution,
             vision: self.vision,
             alternatives: Some(self.alternatives).filter(|others| !others.is_empty()).map(Arc::new),
+            members: self.members,
+            facts,
             settings: self.settings,
             formats: Arc::clone(formats),
         })
@@ -437,6 +450,7 @@ impl Model {
             execution: self.execution,
             vision: self.vision.clone(),
             alternatives: self.alternatives.as_deref().cloned().unwrap_or_default(),
+            members: self.members.clone(),
             settings: self.settings.clone(),
         };
         table_of(|keys| {

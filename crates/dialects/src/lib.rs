@@ -28,6 +28,7 @@ mod json_array;
 pub mod lumo;
 mod media;
 pub mod messages;
+mod model_facts;
 mod observed_properties;
 pub mod ollama;
 mod opaque;
@@ -70,6 +71,7 @@ use self::{
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
     fit::{File, Source, Unfit, fitted},
+    model_facts::{Adjusted, ESSENTIAL, MemberSettings, ModelFacts, facts_table, refused_member},
     observed_properties::{Observed, ReasoningField},
     probe::{Probe, Root, TemplateSource},
     response_writer::ResponseWriter,
@@ -178,6 +180,15 @@ impl UpstreamDialect {
     /// Applies the known defaults for the server at `host`, see [`UpstreamSide::adapt_to_host`].
     pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
+    }
+
+    /// The provider of the server at `host`, by its word in the setting `profile`. The setting takes precedence.
+    pub fn provider(&self, host: &str) -> &'static str {
+        let set = match self {
+            Self::Chat(options) => options.profile,
+            _ => chat::Profile::None,
+        };
+        chat::Profile::known(set, host).into()
     }
 
     /// Adapts a copy of this side to the server that `body`, the response to `probe`, identifies. Returns the

@@ -1,5 +1,5 @@
-//! [`Observed`]: properties of a server that its responses reveal. They apply unless the settings say
-//! otherwise.
+//! [`Observed`]: properties of a server that its responses reveal, or that are [known](crate::ModelFacts) of its model.
+//! They apply unless the settings say otherwise.
 
 /// Properties of a server and of one of its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -8,6 +8,26 @@ pub struct Observed {
     pub reasoning: Option<ReasoningField>,
     /// Whether the server accepts only alternating roles, or only a single system message at the start.
     pub strict_roles: bool,
+    /// Whether the limit of tokens includes reasoning, and is thus `max_completion_tokens` in Chat Completions.
+    pub limit_includes_reasoning: bool,
+    /// Whether schemas of tools must be as OpenAI's APIs demand.
+    pub strict_schemas: bool,
+    /// Whether thinking has no budget in Messages.
+    pub no_thinking_budget: bool,
+}
+
+impl Observed {
+    /// The properties in both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            reasoning: self.reasoning.or(other.reasoning),
+            strict_roles: self.strict_roles || other.strict_roles,
+            limit_includes_reasoning: self.limit_includes_reasoning || other.limit_includes_reasoning,
+            strict_schemas: self.strict_schemas || other.strict_schemas,
+            no_thinking_budget: self.no_thinking_budget || other.no_thinking_budget,
+        }
+    }
 }
 
 /// The field for reasoning in Chat Completions messages. If a server uses both, the later variant wins.

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::conversation::{Turn, joined_system_turns};
+use crate::{
+    conversation::{Turn, joined_system_turns},
+    model_facts::takes_one_system_message,
+};
 
 /// What to do with system messages other than a single one at the start. The chat templates of some models
 /// reject them, and with them the complete request (docs/protocols/chat.md#requests).
@@ -18,10 +21,6 @@ pub enum SystemMessages {
     Keep,
 }
 
-/// Substrings in the names of models whose templates reject system messages between other messages. The
-/// templates of newer Qwen models reject them too, but these models are recognised separately.
-const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
-
 impl SystemMessages {
     /// Arranges the turns for `model`. If `joins_leading` is set, adjacent system messages at the start are
     /// joined for every model, unless the setting is to send them unchanged.
@@ -31,32 +30,8 @@ impl SystemMessages {
             Self::First => true,
             Self::Auto => false,
         };
-        joined_system_turns(turns, || all || takes_one_first(model), joins_leading)
+        joined_system_turns(turns, || all || takes_one_system_message(model), joins_leading)
     }
-}
-
-fn takes_one_first(model: &str) -> bool {
-    let model = model.to_ascii_lowercase();
-    ONE_FIRST.iter().any(|name| model.contains(name)) || is_newer_qwen(&model)
-}
-
-/// Whether the model is Qwen 3.5 or later. A number after a hyphen is a size, as in `qwen3-8b`.
-fn is_newer_qwen(model: &str) -> bool {
-    let versions = model.match_indices("qwen").filter_map(|(at, name)| {
-        let version = model.get(at + name.len()..)?.trim_start_matches(['-', '_', ' ']);
-        let number = |text: &str| {
-            let digits = text.len() - text.trim_start_matches(|char: char| char.is_ascii_digit()).len();
-            let (number, behind) = text.split_at_checked(digits)?;
-            Some((number.parse::<u32>().ok()?, behind.to_owned()))
-        };
-        let (major, behind) = number(version)?;
-        if behind.starts_with('b') {
-            return None;
-        }
-        let minor = behind.strip_prefix(['.', '_', 'p']).and_then(number);
-        Some((major, minor.map_or(0, |(minor, _)| minor)))
-    });
-    versions.into_iter().any(|(major, minor)| major < 10 && (major, minor) >= (3, 5))
 }
 
 #[cfg(test)]
@@ -76,7 +51,7 @@ mod tests {
             "MiniMax-M2.5",
             "google/gemma-3-27b-it",
         ] {
-            assert!(takes_one_first(model), "{model}");
+            assert!(takes_one_system_message(model), "{model}");
         }
         for model in [
             "qwen3-8b",
@@ -92,7 +67,7 @@ mod tests {
             "gpt-5",
             "llama-3.5",
         ] {
-            assert!(!takes_one_first(model), "{model}");
+            assert!(!takes_one_system_message(model), "{model}");
         }
     }
 }

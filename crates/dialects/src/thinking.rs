@@ -2,7 +2,7 @@
 //! some Chat Completions servers, for upstreams that have other fields for it.
 
 use super::Dialect;
-use crate::conversation::Conversation;
+use crate::{conversation::Conversation, model_facts::takes_effort};
 
 /// Whether `thinking` turns thinking off in a request of a dialect other than `own`.
 pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
@@ -20,13 +20,9 @@ pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String
     }
 }
 
-/// Whether an OpenAI model accepts the effort `none`. GPT-5.1 and later models do, except for the large
-/// models and the models for code (docs/protocols/responses.md#upstreams).
+/// Whether an OpenAI model accepts the effort `none`.
 pub(super) fn takes_none(model: &str) -> bool {
-    let model = model.to_ascii_lowercase();
-    let Some((_, version)) = model.rsplit_once("gpt-5.") else { return false };
-    let is_numbered = version.starts_with(|char: char| char.is_ascii_digit() && char != '0');
-    is_numbered && !["codex", "pro", "chat"].iter().any(|kind| version.contains(kind))
+    takes_effort(model, "none")
 }
 
 pub(super) fn gemini_can_be_off(model: &str) -> bool {

@@ -140,6 +140,11 @@ impl AnswerBody {
         self.flow.asked.failure()
     }
 
+    /// The members of the client's request that the model does not get as they are.
+    pub(super) fn left_out(&self) -> &[String] {
+        &self.flow.asked.left_out
+    }
+
     /// Whether hosted tools have run. If the client repeated its request, they would run again.
     pub(super) fn has_run_tools(&self) -> bool {
         self.flow.has_run_tools

@@ -7,6 +7,7 @@
 mod report;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     future::poll_fn,
     sync::Arc,
@@ -18,7 +19,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    count, exchange,
+    count,
+    exchange::{self, Encoded},
     permits::Claimant,
     stamp::{seed, unix_time},
     upstream::{Admission, BodyRead, Client, Opened},
@@ -84,20 +86,20 @@ impl ConfiguredModels {
         })?;
         let now = unix_time();
         let stamp = Stamp { seed: seed(), created: now };
-        let (options, means) = self.capabilities.about(model, &conversation, Owner::default());
-        let options = match purpose {
-            Purpose::Search => options.searching(&mut conversation),
-            Purpose::Vision => options.into_owned(),
-        };
+        let mut known = self.capabilities.about(model, &conversation, Owner::default());
+        if matches!(purpose, Purpose::Search) {
+            known.options = Cow::Owned(known.options.searching(&mut conversation));
+        }
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
-        let mut sent = exchange::sent(model, &conversation, DIALECT.dialect(), &means, now)?;
-        let (request, prompt_opens) = exchange::encode(model, &options, &mut sent, now)?;
-        let request = exchange::encrypted(&options, request)?;
+        let mut sent = exchange::sent(model, &conversation, DIALECT.dialect(), &known.means, now)?;
+        let Encoded { request, opens_reasoning, .. } = exchange::encode(model, &known, &mut sent, now)?;
+        let request = exchange::encrypted(&known.options, request)?;
         drop(sent);
-        let (start, _) = self.capabilities.start(model, &conversation, Owner::default(), prompt_opens, now);
-        let rules = exchange::rules(model, &conversation.model, &answering, start);
-        let reader = options.side().reader(&ReaderRules {
+        let (start, _) =
+            self.capabilities.start(model, &conversation, Owner::default(), opens_reasoning, now);
+        let rules = exchange::rules(model, &conversation.model, &answering, start, false);
+        let reader = known.options.side().reader(&ReaderRules {
             max_frame: model.settings.limits.max_frame,
             tolerate_truncation: model.upstream.tolerate_truncation,
             client: DIALECT.dialect(),

@@ -14,7 +14,7 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// Response headers that pages may read in addition to the safelisted ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
+    "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, x-toolwire-left-out, \
      x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
      x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
      anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, \

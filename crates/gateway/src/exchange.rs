@@ -14,21 +14,23 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 use bytes::Bytes;
 
 use self::teaching::taught;
-pub(super) use self::teaching::{encode, encrypted, sent};
+pub(super) use self::teaching::{Encoded, encode, encrypted, sent};
 use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop, FirstRequest},
-    turn_states::{Keeper, TurnStates},
+    turn_states::{Keeper, OwnStates, TurnStates},
     upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
 use toolwire_pipeline::{
     conversation::{Conversation, Thinking, ToolChoice},
-    dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice},
+    dialect::{
+        Answering, ClientDialect, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice,
+    },
     failure::{Failure, Kind},
-    rules::{Reasoning, ReasoningStart, Rules},
+    rules::{Enforce, Reasoning, ReasoningStart, Rules},
 };
 
 /// Everything that an exchange needs.
@@ -44,6 +46,8 @@ pub(super) struct Exchange {
     pub(super) start: ReasoningStart,
     /// What the request says about thinking.
     pub(super) thinking: Thinking,
+    /// Whether the request does not require the call that the client requires.
+    pub(super) lacks_forced_call: bool,
     /// How the client wants the response.
     pub(super) answering: Answering,
     /// Decides how to continue after a hop, if the model's rules allow several hops.
@@ -156,28 +160,26 @@ pub(super) fn prepare(
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
-    let (options, means) = capabilities.about(model, &conversation, owner);
+    let known = capabilities.about(model, &conversation, owner);
     answering.left_out = left_out_tools(model, &conversation);
-    let sent_body = body.map(|body| &**body);
-    let (mut sent, left_out) = taught(model, &conversation, dialect.dialect(), sent_body, &means, now)?;
-    let (request, prompt_opens) = encode(model, &options, &mut sent, now)?;
-    let request = encrypted(&options, request)?;
-    let (start, thinking) = capabilities.start(model, &conversation, owner, prompt_opens, now);
-    let may_join = options.side().may_join(&sent.turns);
+    let (read, means) = (body.map(|body| &**body), &known.means);
+    let (mut sent, left_out) = taught(model, &conversation, dialect.dialect(), read, means, now)?;
+    let Encoded { request, opens_reasoning, lacks_forced_call } = encode(model, &known, &mut sent, now)?;
+    let request = encrypted(&known.options, request)?;
+    let (start, thinking) = capabilities.start(model, &conversation, owner, opens_reasoning, now);
+    let may_join = known.options.side().may_join(&sent.turns);
+    let dispensable = ModelFacts::dispensable(&sent);
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let may_go_on = may_follow_up || constrained.is_some() || hosted.is_some();
-    let hops = (may_go_on || may_join).then(|| {
+    let may_go_on = may_follow_up || lacks_forced_call || constrained.is_some() || hosted.is_some();
+    let hops = (may_go_on || may_join || !dispensable.is_empty()).then(|| {
         Box::new(AskAgain::new(FirstRequest {
             config: Arc::clone(config),
             capabilities: Arc::clone(capabilities),
             dialect,
-            asked: match body.filter(|_| hosted.is_none() && !is_settled) {
-                Some(body) => Asked::Body(body.clone(), states.clone()),
-                None => Asked::Conversation(Arc::clone(&conversation)),
-            },
+            asked: asked(body.filter(|_| hosted.is_none() && !is_settled), states.as_ref(), &conversation),
             hosted: hosted.clone(),
             now,
             subject: Subject::new(model, &conversation.model, owner),
@@ -185,6 +187,7 @@ pub(super) fn prepare(
             constrained,
             may_go_on,
             may_join,
+            dispensable,
         })) as Box<dyn DecideHop>
     });
     // Only in Responses does a request without `stored` decline; the other APIs store nothing anyway.
@@ -197,6 +200,7 @@ pub(super) fn prepare(
         request,
         start,
         thinking,
+        lacks_forced_call,
         answering,
         hops,
         hosted,
@@ -204,6 +208,14 @@ pub(super) fn prepare(
         command,
         made: None,
     })
+}
+
+/// What later requests are built from: the body, if it contains the whole conversation.
+fn asked(body: Option<&Bytes>, states: Option<&OwnStates>, conversation: &Arc<Conversation>) -> Asked {
+    match body {
+        Some(body) => Asked::Body(body.clone(), states.cloned()),
+        None => Asked::Conversation(Arc::clone(conversation)),
+    }
 }
 
 /// Finds the command in the conversation, or else declares the hosted tools in it.
@@ -281,16 +293,21 @@ fn sends_server_tools(model: &Model, conversation: &Conversation) -> bool {
 }
 
 /// Creates the rules for a response of `model`, which the client requested as `asked`. `answering` says how the client
-/// wants the response, and `start` how it starts.
+/// wants the response, and `start` how it starts. If the request lacks a forced call, the model is asked again for a
+/// missing one.
 pub(super) fn rules<'m>(
     model: &'m Model,
     asked: &str,
     answering: &Answering,
     start: ReasoningStart,
+    lacks_forced_call: bool,
 ) -> Cow<'m, Rules> {
     let mut rules = model.settings_starting(asked, start);
     if rules.reasoning != answering.reasoning {
         rules.to_mut().reasoning = answering.reasoning;
+    }
+    if lacks_forced_call {
+        rules.to_mut().enforce = Enforce::Retry;
     }
     rules
 }

@@ -19,7 +19,7 @@ use toolwire_config::Config;
 use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
-    dialect::{ClientDialect, Observed, Reader, UpstreamRequest, refuses_roles},
+    dialect::{ClientDialect, ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
     event::{Event, Media, Warning},
     failure::Failure,
     pipeline::{DeferredTurn, FollowUp, Reason, Tally},
@@ -28,7 +28,7 @@ use toolwire_pipeline::{
 
 use self::shown::{announced, lined, outcome};
 use super::{
-    exchange,
+    exchange::{self, Encoded},
     turn_states::OwnStates,
     upstream_capabilities::{Kind, Subject, UpstreamCapabilities, of_tools},
 };
@@ -151,6 +151,8 @@ pub(super) struct FirstRequest {
     pub(super) may_go_on: bool,
     /// Whether some messages of the request may be joined.
     pub(super) may_join: bool,
+    /// The members of the request that could be left out.
+    pub(super) dispensable: Vec<&'static str>,
 }
 
 /// Asks the model again: immediately because of the text that it wrote, or with the results of hosted tools once they
@@ -186,7 +188,16 @@ pub(super) struct AskAgain {
     may_join: bool,
     /// Whether messages are joined since the upstream has refused a request because of its messages' roles.
     joins: bool,
+    /// The members of the last request that could be left out.
+    dispensable: Vec<&'static str>,
+    /// Members that are left out since the upstream has refused a request because of them.
+    left_out: Vec<&'static str>,
+    /// Whether the upstream has accepted a request without these members.
+    has_learned: bool,
 }
+
+/// Maximum number of members that are left out of one response's requests because the upstream refused them.
+const MAX_LEFT_OUT: usize = 4;
 
 /// Whether an error may mean that the server does not support a constraint. Most servers then respond with status 400
 /// or 422, others with a server error that names the constraint
@@ -203,7 +214,7 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 
 impl AskAgain {
     /// Creates the object that makes the decisions for the response to this request.
-    pub(super) fn new(first: FirstRequest) -> Self {
+    pub(super) fn new(mut first: FirstRequest) -> Self {
         Self {
             hop: 1,
             running: None,
@@ -217,6 +228,9 @@ impl AskAgain {
             tools: None,
             may_join: first.may_join,
             joins: false,
+            dispensable: std::mem::take(&mut first.dispensable),
+            left_out: Vec::new(),
+            has_learned: false,
             first,
         }
     }
@@ -235,22 +249,23 @@ impl AskAgain {
         let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
         conversation.turns.extend(conversed.iter().cloned());
         let model = exchange::model(&self.first.config, self.first.dialect, &conversation)?;
-        let (mut options, left) =
-            self.first.capabilities.about(model, &conversation, self.first.subject.owner);
+        let mut known = self.first.capabilities.about(model, &conversation, self.first.subject.owner);
         if self.joins {
             let strict = Observed { strict_roles: true, ..Observed::default() };
-            options = Cow::Owned(options.into_owned().observing(strict));
+            known.options = Cow::Owned(known.options.into_owned().observing(strict));
         }
+        known.refused.extend(&self.left_out);
         self.tools = (!self.dropped.is_empty()).then(|| of_tools(&conversation));
-        let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
+        let means = self.dropped.iter().fold(known.means, |means, kind| kind.removed_from(means));
         let mut sent =
             exchange::sent(model, &conversation, self.first.dialect.dialect(), &means, self.first.now)?;
         if !repeated.is_empty() {
             sent.to_mut().turns.extend(repeated.iter().cloned());
         }
-        let (request, _) = exchange::encode(model, &options, &mut sent, self.first.now)?;
-        let request = exchange::encrypted(&options, request)?;
-        self.may_join = !self.joins && options.side().may_join(&sent.turns);
+        let Encoded { request, .. } = exchange::encode(model, &known, &mut sent, self.first.now)?;
+        let request = exchange::encrypted(&known.options, request)?;
+        self.may_join = !self.joins && known.options.side().may_join(&sent.turns);
+        self.dispensable = ModelFacts::dispensable(&sent);
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         Ok((request, exchange::reader(model, self.first.dialect)))
     }
@@ -426,6 +441,12 @@ impl DecideHop for AskAgain {
             self.joins = true;
             return true;
         }
+        let member = refused_member(status.as_u16(), body, &self.dispensable);
+        if let Some(member) = member.filter(|_| self.left_out.len() < MAX_LEFT_OUT) {
+            self.left_out.push(member);
+            self.has_learned = false;
+            return true;
+        }
         let refused = self.constrained.take().filter(|_| may_mean_a_constraint(status, body));
         self.dropped.extend(refused);
         refused.is_some()
@@ -438,6 +459,10 @@ impl DecideHop for AskAgain {
     fn accepted(&mut self) {
         if self.joins {
             self.first.capabilities.refused_roles(&self.first.subject);
+        }
+        if !self.left_out.is_empty() && !self.has_learned {
+            self.has_learned = true;
+            self.first.capabilities.refused_members(&self.first.subject, &self.left_out);
         }
         if let Some(tools) = self.tools.take() {
             self.first.capabilities.means.refused(

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::exchange;
+use super::exchange::{self, Encoded};
 use super::servers::Servers;
+use super::upstream_capabilities::Known;
 use toolwire_config::Config;
 use toolwire_config::Upstream;
 use toolwire_pipeline::{
@@ -34,12 +35,13 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     let mut conversation = exchange::decode(dialect, body)?;
     let model = exchange::model(config, dialect, &conversation)?;
     exchange::settle_choice(model, &mut conversation)?;
-    let means = model.upstream.options.side().means();
-    let mut sent = exchange::sent(model, &conversation, dialect.dialect(), &means, NOW)?;
-    let (request, _) = exchange::encode(model, &model.upstream.options, &mut sent, NOW)?;
+    let known = Known::configured(model, &conversation.model);
+    let mut sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, NOW)?;
+    let tokens_sent = tokens(&sent);
+    let Encoded { request, .. } = exchange::encode(model, &known, &mut sent, NOW)?;
     let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
-    let without = tokens(&*exchange::sent(model, &untaught, dialect.dialect(), &means, NOW)?);
-    let tool_tokens = tokens(&sent).saturating_sub(without);
+    let without = tokens(&*exchange::sent(model, &untaught, dialect.dialect(), &known.means, NOW)?);
+    let tool_tokens = tokens_sent.saturating_sub(without);
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
 }
 

@@ -42,6 +42,13 @@ const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
 /// How many configured models were asked.
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
 
+/// The members of a request that the upstream does not get, or gets otherwise.
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-toolwire-left-out");
+
+/// Maximum number of members named in this header, and of bytes of one name. Clients may invent members.
+const MAX_NAMED: usize = 16;
+const MAX_NAME: usize = 64;
+
 /// Says which pages may load a response without a CORS request.
 pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -202,6 +209,20 @@ fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     }
 }
 
+/// Adds the header that says which members the upstream did not get.
+fn put_left_out(headers: &mut HeaderMap, members: &[String]) {
+    let is_plain = |char: u8| char.is_ascii_alphanumeric() || b"_-.[]".contains(&char);
+    let is_name = |name: &&String| name.len() <= MAX_NAME && name.bytes().all(is_plain);
+    let names: Vec<_> = members.iter().filter(is_name).take(MAX_NAMED).map(String::as_str).collect();
+    let rest = if names.len() < members.len() { ", other" } else { "" };
+    let names = format!("{}{rest}", names.join(", "));
+    if let Ok(names) = HeaderValue::try_from(names.trim_start_matches(", "))
+        && !members.is_empty()
+    {
+        headers.insert(LEFT_OUT, names);
+    }
+}
+
 /// Creates the response with the body `answer`. Its status is 200, unless the response failed before any content. In
 /// that case, the failure determines the status, and the body becomes an error body.
 pub fn answer(
@@ -211,6 +232,7 @@ pub fn answer(
     let (mut head, ()) = Response::new(()).into_parts();
     let outage = committed.as_ref().err().and_then(|failure| answer.outage(failure));
     put_attempts(&mut head.headers, &answer, committed.is_err() && outage.is_none());
+    put_left_out(&mut head.headers, answer.left_out());
     let committed = committed.map_err(|failure| outage.unwrap_or(failure));
     head.status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
     match committed {

@@ -6,13 +6,17 @@
 
 mod experience;
 mod forms;
+mod known;
+mod refusals;
 mod templates;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
+pub(super) use self::known::Known;
 use self::{
     experience::{Experience, News},
     forms::{LearnedForms, SeenStart},
+    refusals::LearnedRefusals,
     templates::Templates,
 };
 use super::{exchange::Exchange, servers::Servers};
@@ -22,7 +26,7 @@ use toolwire_config::{Model, Upstream};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
     conversation::{Constraint, Conversation, Thinking},
-    dialect::{Observed, UpstreamDialect},
+    dialect::Observed,
     enforce::Means,
     event::Finish,
     format::prompt_opens_reasoning,
@@ -43,27 +47,30 @@ const MAX_MODELS: usize = 256;
 pub(super) struct UpstreamCapabilities {
     pub(super) means: Arc<LearnedMeans>,
     pub(super) forms: Arc<LearnedForms>,
+    pub(super) refusals: Arc<LearnedRefusals>,
     pub(super) templates: Arc<Templates>,
     pub(super) servers: Servers,
 }
 
 impl UpstreamCapabilities {
-    /// Returns the settings of the upstream of `entry`, including what was learned about its server, and the
-    /// constraints that may still be used for this request from `owner`.
+    /// Returns what is known about the model of `entry` for this request from `owner`.
     pub(super) fn about<'m>(
         &'m self,
         entry: &'m Model,
         conversation: &Conversation,
         owner: Owner,
-    ) -> (Cow<'m, UpstreamDialect>, Means) {
+    ) -> Known<'m> {
+        let (upstream, model) = (&*entry.upstream.name, || entry.upstream_name(&conversation.model));
+        let facts = entry.facts_for(&conversation.model);
         let options = self.servers.options(&entry.upstream);
-        let seen = self.forms.about(&entry.upstream.name, || entry.upstream_name(&conversation.model));
+        let seen = self.forms.about(upstream, model).and(facts.observed());
         let options = match seen == Observed::default() {
             true => Cow::Borrowed(options),
             false => Cow::Owned(options.clone().observing(seen)),
         };
-        let means = options.side().means();
-        (options, self.means.left(means, entry, conversation, owner))
+        let means = self.means.left(options.side().means(), entry, conversation, owner);
+        let refused = self.refusals.about(upstream, model, owner);
+        Known { options, means, facts, refused }
     }
 
     /// Returns how the response of `entry` to `conversation` from `owner` starts, and what the request says about
@@ -102,6 +109,14 @@ impl UpstreamCapabilities {
     /// separate messages.
     pub(super) fn refused_roles(&self, subject: &Subject) {
         self.forms.refused_roles(&subject.upstream.name, &subject.model);
+    }
+
+    /// Records that the upstream of `subject` has accepted a request without `members`, after refusing it with each of
+    /// them.
+    pub(super) fn refused_members(&self, subject: &Subject, members: &[&'static str]) {
+        let names = members.iter().map(|member| (*member).to_owned()).collect::<Vec<_>>();
+        self.means.metrics.dropped_fields(&subject.upstream.name, &names);
+        self.refusals.refused(&subject.upstream.name, &subject.model, subject.owner, members);
     }
 }
 

@@ -3,6 +3,7 @@
 mod case;
 mod custom;
 mod forms;
+mod refused;
 mod replayed;
 mod taught;
 

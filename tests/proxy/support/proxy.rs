@@ -17,7 +17,7 @@ use toolwire::{
         Config, Failover, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits, StoreKind,
         SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
-    dialect::{UpstreamDialect, chat},
+    dialect::{MemberSettings, UpstreamDialect, chat},
     proxy::{Reloads, tap::Tap},
     rules::Rules,
     template::ChatTemplate,
@@ -119,6 +119,8 @@ impl Setup {
             execution: true,
             vision: self.vision.filter(|_| name == "m").map(str::to_owned),
             alternatives: None,
+            members: MemberSettings::default(),
+            facts: None,
             settings: self.settings.clone(),
         };
         let mut models = vec![model("m", None), model("org/other", Some("theirs"))];

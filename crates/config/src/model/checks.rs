@@ -2,7 +2,7 @@
 
 use super::{FROM_TEMPLATE, Model, ToolStyle};
 use crate::table::Table;
-use toolwire_pipeline::{format::Format, rules::Detect};
+use toolwire_pipeline::{dialect::ESSENTIAL, format::Format, rules::Detect};
 
 /// Checks the settings that involve the chat template.
 fn check_template(model: &Model, table: &mut Table<'_>) {
@@ -31,6 +31,14 @@ fn check_template(model: &Model, table: &mut Table<'_>) {
     }
 }
 
+/// Checks the names of members that are left out.
+fn check_members(model: &Model, table: &mut Table<'_>) {
+    let Some(cell) = table.cell("refuses") else { return };
+    if let Some(name) = model.members.refuses.iter().find(|name| ESSENTIAL.contains(&name.as_str())) {
+        cell.wrong::<()>(format!("a request without `{name}` asks for nothing"));
+    }
+}
+
 /// Checks combinations of a model's keys.
 pub(super) fn check(model: &Model, table: &mut Table<'_>) {
     check_template(model, table);
@@ -48,6 +56,7 @@ pub(super) fn check(model: &Model, table: &mut Table<'_>) {
             format.name
         ));
     }
+    check_members(model, table);
     if !model.upstream.options.side().declares_tools()
         && model.tools == ToolStyle::Native
         && let Some(name) = table.cell("name")

@@ -147,6 +147,11 @@ impl Profile {
         HOSTS.iter().find(|(known, _)| is_at(known)).map_or(Self::None, |(_, profile)| *profile)
     }
 
+    /// The profile that is `set`, or else the one for `host`.
+    pub(crate) fn known(set: Self, host: &str) -> Self {
+        if set == Self::None { Self::at_host(&host.to_ascii_lowercase()) } else { set }
+    }
+
     fn switches(self) -> &'static [Switch] {
         use Switch::{
             CallIds, ExclusiveThinking, IncludeUsage, KeepCustomTools, KeepDeveloper, NameResults,

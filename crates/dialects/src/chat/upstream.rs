@@ -96,6 +96,9 @@ pub struct Options {
     /// `openai/deployments/MODEL/chat/completions` below the base URL
     #[setting(or = "none")]
     pub api_version: Option<String>,
+    /// Whether the model is known to accept only schemas as OpenAI's APIs demand.
+    #[setting(skip)]
+    pub strict_schemas: bool,
 }
 
 /// When to request a stream from an upstream.
@@ -295,6 +298,10 @@ impl UpstreamSide for Options {
                 self.system_messages = SystemMessages::First;
             }
         }
+        if observed.limit_includes_reasoning && self.max_tokens == MaxTokens::AsGiven {
+            self.max_tokens = MaxTokens::MaxCompletionTokens;
+        }
+        self.strict_schemas |= observed.strict_schemas;
     }
 
     fn means(&self) -> Means {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{ReaderSettings, request};
 use crate::{
-    Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+    Dialect, File, KeyHeader, Observed, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
     conversation::{Conversation, Part, WantsBack},
     enforce::Means,
     failure::Failure,
@@ -121,6 +121,12 @@ impl UpstreamSide for Options {
             Dialect::Messages.name(),
             json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5}),
         );
+    }
+
+    fn observe(&mut self, observed: Observed) {
+        if observed.no_thinking_budget && self.effort == Effort::Thinking {
+            self.effort = Effort::OutputConfig;
+        }
     }
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {

@@ -96,6 +96,22 @@ impl Rest {
         }
     }
 
+    /// The value of the field `key`, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.0.as_mut()?.value.get_mut(key)
+    }
+
+    /// Sets the field `key` for upstreams of `dialect`, unless the fields are those of another dialect.
+    pub fn set(&mut self, dialect: &'static str, key: &str, value: Value) {
+        match &mut self.0 {
+            Some(received) if received.dialect == dialect => {
+                received.value.insert(key.to_owned(), value);
+            }
+            Some(_) => {}
+            None => *self = Self::new(dialect, Map::from_iter([(key.to_owned(), value)])),
+        }
+    }
+
     /// Removes the field `key`, without changing the order of the remaining fields.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let received = self.0.as_mut()?;

@@ -97,7 +97,8 @@ impl ExchangeState {
     }
 
     /// Sends another request in place of the refused one, in the same slot.
-    fn ask_otherwise(&mut self, request: UpstreamRequest, refusal: Kind, permit: Option<Permit>) {
+    fn ask_otherwise(&mut self, mut request: UpstreamRequest, refusal: Kind, permit: Option<Permit>) {
+        self.asked.left_out = std::mem::take(&mut request.dropped);
         self.asked.pipeline.expect_prefill(request.prefill.clone());
         self.asked.pipeline.expect_key(request.key.clone());
         let context = self.observers.asked_otherwise(&request, refusal);

@@ -48,6 +48,8 @@ pub(crate) struct AskedModel {
     pub(crate) size: usize,
     /// The client for which the request is made.
     pub(crate) claimant: Claimant,
+    /// The members of the client's request that the first request to the upstream lacks, or has otherwise.
+    pub(crate) left_out: Vec<String>,
     pub(crate) pipeline: Pipeline,
 }
 
@@ -73,7 +75,8 @@ impl StartedExchange {
     /// keep-alives or the error.
     pub(crate) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Pipeline) -> Self {
         let stage = Stage::Preparing(preparing);
-        let asked = AskedModel { client, stage, hops: None, size: 0, claimant: Claimant::Own, pipeline };
+        let (claimant, left_out) = (Claimant::Own, Vec::new());
+        let asked = AskedModel { client, stage, hops: None, size: 0, claimant, left_out, pipeline };
         Self { asked, observers: ModelObservers::none() }
     }
 }

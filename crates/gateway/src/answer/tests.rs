@@ -133,6 +133,7 @@ async fn answer_to(
         hops: Some(Box::new(Slow(Mutex::new(Some(decided)), Arc::clone(made)))),
         size,
         claimant: Claimant::Own,
+        left_out: Vec::new(),
         pipeline,
     };
     let observers = ModelObservers { attempt: Some(Attempt::untraced(true)), ..ModelObservers::none() };

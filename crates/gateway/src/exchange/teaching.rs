@@ -4,10 +4,11 @@ use std::{borrow::Cow, collections::HashMap};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::super::upstream_capabilities::Known;
 use toolwire_config::{Model, ToolStyle};
 use toolwire_pipeline::{
     conversation::{Constraint, Conversation, NameForm, Tool, joined_system_turns},
-    dialect::{Dialect, UpstreamDialect, UpstreamRequest, fitted},
+    dialect::{Adjusted, Dialect, UpstreamDialect, UpstreamRequest, fitted},
     enforce::{Enforced, Means},
     failure::{Failure, Kind},
     format::{self, Instructed},
@@ -125,13 +126,40 @@ fn rendered<'a>(
     conversation
 }
 
-/// The request to the model's upstream, and whether the response starts inside reasoning (`None` if there is no prompt
-/// that determines this). If it does, a constraint that applies from the first token on is removed from `sent`, since
-/// it would constrain the reasoning. `options` are the known settings of the model's upstream.
+/// A request to an upstream.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub(crate) request: UpstreamRequest,
+    /// Whether the response starts inside reasoning. `None` if there is no prompt that determines this.
+    pub(crate) opens_reasoning: Option<bool>,
+    /// Whether the request does not require the call that the client requires, because the model would refuse that.
+    pub(crate) lacks_forced_call: bool,
+}
+
+/// The request to the model's upstream. What the model refuses is removed from `sent`. If the response starts inside
+/// reasoning, so is a constraint that applies from the first token on, since it would constrain the reasoning. `known` is
+/// what is known about the model.
 ///
 /// # Errors
 /// If the model's chat template refuses the conversation or fails, or if the model's name cannot be part of the URL.
 pub(crate) fn encode(
+    model: &Model,
+    known: &Known<'_>,
+    sent: &mut Cow<'_, Conversation>,
+    now: u64,
+) -> Result<Encoded, Failure> {
+    let Known { options, facts, refused, .. } = known;
+    let Adjusted { members, lacks_forced_call } = facts.adjust(sent, options.dialect(), refused);
+    let (mut request, opens_reasoning) = written(model, options, sent, now)?;
+    for member in members {
+        if !request.dropped.contains(&member) {
+            request.dropped.push(member);
+        }
+    }
+    Ok(Encoded { request, opens_reasoning, lacks_forced_call })
+}
+
+fn written(
     model: &Model,
     options: &UpstreamDialect,
     sent: &mut Cow<'_, Conversation>,

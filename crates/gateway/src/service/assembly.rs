@@ -315,20 +315,25 @@ fn capabilities(
     let known = before.map(|before| (&before.service.shared.capabilities.servers, before.changes));
     let servers =
         Servers::new(config, known).map_err(|(name, error)| ServeError::Upstream { name, error })?;
-    let (means, forms, templates) = match before {
+    let (means, forms, refusals, templates) = match before {
         Some(Before { service, changes }) => {
             let names = service.clients.keys().filter(|name| changes.touch_entry("upstreams", name));
             names.for_each(|name| {
                 service.shared.capabilities.means.forget(name);
                 service.shared.capabilities.forms.forget(name);
+                service.shared.capabilities.refusals.forget(name);
                 service.shared.capabilities.templates.forget(name);
             });
-            let UpstreamCapabilities { means, forms, templates, .. } = &*service.shared.capabilities;
-            (Arc::clone(means), Arc::clone(forms), Arc::clone(templates))
+            let UpstreamCapabilities { means, forms, refusals, templates, .. } =
+                &*service.shared.capabilities;
+            (Arc::clone(means), Arc::clone(forms), Arc::clone(refusals), Arc::clone(templates))
         }
-        None => (Arc::new(LearnedMeans::new(Arc::clone(metrics))), Arc::default(), Arc::default()),
+        None => {
+            let means = Arc::new(LearnedMeans::new(Arc::clone(metrics)));
+            (means, Arc::default(), Arc::default(), Arc::default())
+        }
     };
-    Ok(Arc::new(UpstreamCapabilities { means, forms, templates, servers }))
+    Ok(Arc::new(UpstreamCapabilities { means, forms, refusals, templates, servers }))
 }
 
 /// Returns the event bus, if there may be subscribers.

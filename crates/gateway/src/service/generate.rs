@@ -440,8 +440,8 @@ impl Service {
             exchange::host(execution, model, &mut conversation, caller, id);
         }
         exchange::settle_choice(model, &mut conversation)?;
-        let (_, means) = self.shared.capabilities.about(model, &conversation, caller.owner);
-        let sent = exchange::sent(model, &conversation, dialect.dialect(), &means, unix_time())?;
+        let known = self.shared.capabilities.about(model, &conversation, caller.owner);
+        let sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, unix_time())?;
         Ok(count::tokens(&sent))
     }
 }

@@ -67,7 +67,8 @@ impl Service {
             .as_ref()
             .map(|_| Observer::new(&self.shared.capabilities, model, &exchange, caller.owner));
         let begun = Instant::now();
-        let Exchange { dialect, conversation, request, answering, hosted, keeper, .. } = exchange;
+        let Exchange { dialect, conversation, mut request, answering, hosted, keeper, .. } = exchange;
+        let left_out = std::mem::take(&mut request.dropped);
         let size = request.body.len().max(body.len());
         let prefill = request.prefill.clone();
         let key = request.key.clone().filter(|_| exchange.command.is_none());
@@ -80,7 +81,9 @@ impl Service {
                 Some(body) => Box::pin(ready(Ok(client.made(body)))),
                 None => client.traced(context).begin(request, caller.claimant()).await,
             };
-            let rules = exchange::rules(model, &conversation.model, &answering, exchange.start);
+            let lacks_forced_call = exchange.lacks_forced_call;
+            let rules =
+                exchange::rules(model, &conversation.model, &answering, exchange.start, lacks_forced_call);
             let (reader, writer) = (exchange::reader(model, dialect), dialect.side().writer(&answering));
             let pipeline = if large::is_large(size) {
                 let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
@@ -110,7 +113,7 @@ impl Service {
         }
         let (stage, hops, claimant) = (Stage::Opening(opening), exchange.hops, caller.claimant());
         Ok(StartedExchange {
-            asked: AskedModel { client, stage, hops, size, claimant, pipeline },
+            asked: AskedModel { client, stage, hops, size, claimant, left_out, pipeline },
             observers: ModelObservers { begun, attempt, watches, report, learner, store, keeper },
         })
     }
@@ -148,8 +151,8 @@ impl Service {
         if tap.is_none() && captures.is_none() {
             return Vec::new();
         }
-        let Exchange { conversation, answering, start, .. } = exchange;
-        let rules = exchange::rules(model, &conversation.model, answering, *start);
+        let Exchange { conversation, answering, start, lacks_forced_call, .. } = exchange;
+        let rules = exchange::rules(model, &conversation.model, answering, *start, *lacks_forced_call);
         let hosted = exchange.hosted.as_ref().map(|hosted| hosted.rules());
         let opening = Opening {
             id: &id.request,

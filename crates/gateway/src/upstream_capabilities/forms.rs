@@ -190,6 +190,7 @@ impl Form {
         Observed {
             reasoning: self.sends_reasoning.then_some(ReasoningField::Reasoning),
             strict_roles: self.refused_roles.is_some_and(|when| when.elapsed() < REMEMBERED),
+            ..Observed::default()
         }
     }
 }
@@ -204,10 +205,11 @@ mod tests {
         forms.refused_roles("up", "m");
         forms.saw_reasoning("up", "m", ReasoningField::Reasoning);
         let about = |model: &'static str| forms.about("up", || model);
-        assert_eq!(about("m"), Observed { reasoning: Some(ReasoningField::Reasoning), strict_roles: true });
+        let reasoning = Some(ReasoningField::Reasoning);
+        assert_eq!(about("m"), Observed { reasoning, strict_roles: true, ..Observed::default() });
         assert_eq!(about("n"), Observed::default());
         tokio::time::advance(REMEMBERED).await;
-        assert_eq!(about("m"), Observed { reasoning: Some(ReasoningField::Reasoning), strict_roles: false });
+        assert_eq!(about("m"), Observed { reasoning, ..Observed::default() });
         forms.saw_reasoning("up", "m", ReasoningField::ReasoningContent);
         assert_eq!(about("m"), Observed::default());
         forms.refused_roles("up", "m");

@@ -85,7 +85,8 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
 
 /// A replacement for a schema that the upstream would reject.
 fn other_schema(schema: Json<'_>, options: &Options) -> Option<Value> {
-    let is_strict = matches!(options.profile, Profile::OpenAi | Profile::Azure)
+    let is_strict = options.strict_schemas
+        || matches!(options.profile, Profile::OpenAi | Profile::Azure)
         || matches!(options.server, Server::OpenAi | Server::LmStudio);
     if is_strict { for_openai(schema) } else { None }
 }
