@@ -263,3 +263,21 @@ fn request_whose_conversation_is_elsewhere_is_refused() {
         assert!(sent(ClientDialect::Messages, fields, Dialect::Chat).is_ok());
     }
 }
+
+/// OpenAI's models tell the participants of a conversation apart by `name`.
+#[test]
+fn name_of_a_user_reaches_the_model() {
+    let message = |content: Value| json!({"messages": [{"role": "user", "name": "ann", "content": content}]});
+    for upstream in UPSTREAMS.into_iter().filter(|upstream| *upstream != Dialect::Chat) {
+        let image = json!([{"type": "text", "text": "hi"}]);
+        for content in [json!("hi"), image] {
+            let sent = sent(ClientDialect::Chat, message(content), upstream).unwrap();
+            assert!(sent.to_string().contains("ann:\\nhi"), "{upstream}: {sent}");
+        }
+    }
+    let fields = message(json!("hi"));
+    assert_eq!(
+        sent(ClientDialect::Chat, fields.clone(), Dialect::Chat).unwrap()["messages"],
+        fields["messages"]
+    );
+}

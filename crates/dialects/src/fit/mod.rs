@@ -63,7 +63,8 @@ pub fn fitted<'c>(
     let mut turns = Vec::with_capacity(conversation.turns.len());
     for turn in &conversation.turns {
         if fitting.must_change(turn) {
-            fitting.turn(turn, &index, &mut turns)?;
+            let named = fitting.named(turn);
+            fitting.turn(named.as_ref().unwrap_or(turn), &index, &mut turns)?;
         } else {
             turns.push(turn.clone());
         }
@@ -100,12 +101,33 @@ impl Fitting<'_> {
 
     fn must_change(&self, turn: &Turn) -> bool {
         let takes_media = !is_instruction(turn.role) || self.side.instructions_take_media();
-        self.beside(turn).next().is_some()
+        self.speaker(turn).is_some()
+            || self.beside(turn).next().is_some()
             || turn.parts.iter().any(|part| match part {
                 Part::Other(_) => self.foreign(part).is_some(),
                 Part::Image { url, .. } => !(self.passes(url) || takes_media && self.is_ready(url)),
                 _ => false,
             })
+    }
+
+    /// The name of the user who speaks. Only Chat Completions has a field for it, by which models tell the
+    /// participants of a conversation apart.
+    fn speaker<'t>(&self, turn: &'t Turn) -> Option<&'t str> {
+        let rest = turn.rest.from_dialect(Dialect::Chat.name());
+        let rest = rest.filter(|_| self.translates && turn.role == Role::User)?;
+        rest.get("name")?.as_str().filter(|name| !name.is_empty())
+    }
+
+    /// The turn with the name of its speaker in its text.
+    fn named(&self, turn: &Turn) -> Option<Turn> {
+        let name = self.speaker(turn)?;
+        let mut named = turn.clone();
+        match named.parts.first_mut() {
+            Some(Part::Text(text)) => text.change(|text| text.insert_str(0, &format!("{name}:\n"))),
+            _ => named.parts.insert(0, Part::Text(format!("{name}:").into())),
+        }
+        named.rest.remove("name");
+        Some(named)
     }
 
     /// The content that a Chat Completions client sends outside of `content` in an assistant turn.
