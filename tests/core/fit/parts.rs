@@ -247,6 +247,8 @@ fn request_whose_conversation_is_elsewhere_is_refused() {
         ("thread", json!({"type": "create"})),
         ("container", json!("container_1")),
         ("mcp_servers", json!([{"type": "url", "url": "https://a", "name": "a"}])),
+        ("compaction", json!({"type": "summarize"})),
+        ("inference_geo", json!("us")),
     ] {
         let mut fields = user(json!("q"));
         fields[key] = value.clone();
@@ -280,4 +282,25 @@ fn name_of_a_user_reaches_the_model() {
         sent(ClientDialect::Chat, fields.clone(), Dialect::Chat).unwrap()["messages"],
         fields["messages"]
     );
+}
+
+/// Whoever asks for checked contents or a spoken answer must not get something else.
+#[test]
+fn request_that_relies_on_its_api_is_refused() {
+    let checks = json!({"model": "omni-moderation-latest", "policy": {"output": {"mode": "block"}}});
+    for (client, key, value) in [
+        (ClientDialect::Chat, "moderation", checks.clone()),
+        (ClientDialect::Responses, "moderation", checks),
+        (ClientDialect::Chat, "modalities", json!(["text", "audio"])),
+    ] {
+        let mut fields = if client == ClientDialect::Chat { user(json!("q")) } else { input(json!("q")) };
+        fields[key] = value;
+        for upstream in UPSTREAMS.into_iter().filter(|upstream| *upstream != client.dialect()) {
+            assert_eq!(refused(client, fields.clone(), upstream).1, key);
+        }
+        assert!(sent(client, fields, client.dialect()).is_ok());
+    }
+    let mut fields = user(json!("q"));
+    fields["modalities"] = json!(["text"]);
+    assert!(sent(ClientDialect::Chat, fields, Dialect::Gemini).is_ok());
 }

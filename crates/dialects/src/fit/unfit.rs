@@ -64,30 +64,85 @@ fn place_of(value: &Value, wanted: &Value) -> Option<String> {
     }
 }
 
-/// Members of a Messages request that rely on Anthropic's servers, which store threads, run containers and call
-/// MCP servers.
-const ELSEWHERE: [(&str, &str); 3] = [
-    (
+/// Members of a request that rely on the servers of its API.
+struct Relying {
+    dialect: Dialect,
+    member: &'static str,
+    /// Whether this value relies on them.
+    relies: fn(&Value) -> bool,
+    why: &'static str,
+}
+
+impl Relying {
+    const fn new(dialect: Dialect, member: &'static str, why: &'static str) -> Self {
+        Self { dialect, member, relies: is_given, why }
+    }
+}
+
+/// Anthropic's servers store threads, run containers, call MCP servers, compact conversations and choose where a
+/// model runs. OpenAI's check contents for safety. Some models of OpenAI's speak.
+const ELSEWHERE: [Relying; 8] = [
+    Relying::new(
+        Dialect::Messages,
         "thread",
         "is not supported for this model: no server keeps the thread; send the whole conversation as `messages`",
     ),
-    ("container", "is not supported for this model, whose API has no containers; leave it out"),
-    (
+    Relying::new(
+        Dialect::Messages,
+        "container",
+        "is not supported for this model, whose API has no containers; leave it out",
+    ),
+    Relying::new(
+        Dialect::Messages,
         "mcp_servers",
         "is not supported for this model, whose API calls no MCP servers; leave it out, or declare their tools",
     ),
+    Relying::new(
+        Dialect::Messages,
+        "compaction",
+        "is not supported for this model, whose API compacts no conversations; ask for a summary instead",
+    ),
+    Relying::new(
+        Dialect::Messages,
+        "inference_geo",
+        "is not supported for this model, whose API does not let requests choose a region; leave it out",
+    ),
+    Relying::new(Dialect::Chat, "moderation", NO_MODERATION),
+    Relying::new(Dialect::Responses, "moderation", NO_MODERATION),
+    Relying {
+        dialect: Dialect::Chat,
+        member: "modalities",
+        relies: has_more_than_text,
+        why: "asks for more than text, which this model's API cannot give; leave it out",
+    },
 ];
 
-/// Rejects a request with such a member, because ignoring it would change what the model sees.
+const NO_MODERATION: &str =
+    "is not supported for this model, whose API does not check contents; leave it out";
+
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    }
+}
+
+fn has_more_than_text(modalities: &Value) -> bool {
+    modalities.as_array().is_some_and(|list| list.iter().any(|kind| kind != "text"))
+}
+
+/// Rejects a request with such a member, because ignoring it would change what the model sees, or break a promise
+/// to the user.
 pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit> {
-    let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name()) else { return Ok(()) };
-    let is_given = |key: &str| match rest.get(key) {
-        None | Some(Value::Null) => false,
-        Some(Value::Array(list)) => !list.is_empty(),
-        Some(_) => true,
+    let relies = |relying: &Relying| {
+        let rest = conversation.rest.from_dialect(relying.dialect.name());
+        rest.and_then(|rest| rest.get(relying.member)).is_some_and(relying.relies)
     };
-    match ELSEWHERE.into_iter().find(|(key, _)| is_given(key)) {
-        Some((key, why)) => Err(Unfit { value: Value::Null, why: why.to_owned(), member: Some(key) }),
+    match ELSEWHERE.into_iter().find(relies) {
+        Some(Relying { member, why, .. }) => {
+            Err(Unfit { value: Value::Null, why: why.to_owned(), member: Some(member) })
+        }
         None => Ok(()),
     }
 }
