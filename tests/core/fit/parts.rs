@@ -304,3 +304,35 @@ fn request_that_relies_on_its_api_is_refused() {
     fields["modalities"] = json!(["text"]);
     assert!(sent(ClientDialect::Chat, fields, Dialect::Gemini).is_ok());
 }
+
+#[test]
+fn what_stands_beside_the_contents_of_a_result_reaches_the_model() {
+    let ran = json!({
+        "type": "code_execution_result", "return_code": 3, "stdout": "OUT", "stderr": "ERR",
+        "content": [{"type": "code_execution_output", "file_id": "file_1"}],
+    });
+    let fields = json!({"messages": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "x"}},
+            {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": ran},
+        ]},
+        {"role": "user", "content": "r"},
+    ]});
+    for upstream in UPSTREAMS.into_iter().filter(|upstream| *upstream != Dialect::Messages) {
+        let sent = sent(ClientDialect::Messages, fields.clone(), upstream).unwrap().to_string();
+        for said in ["OUT", "ERR", "return_code", "file_1"] {
+            assert!(sent.contains(said), "{said} for {upstream}: {sent}");
+        }
+    }
+}
+
+#[test]
+fn context_of_a_file_reaches_the_model() {
+    let source = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x"});
+    let document = json!({"type": "document", "title": "T", "context": "ABOUT", "source": source});
+    for upstream in [Dialect::Chat, Dialect::Responses, Dialect::Gemini] {
+        let sent = sent(ClientDialect::Messages, user(json!([document])), upstream).unwrap().to_string();
+        assert!(sent.contains("T:\\nABOUT") && sent.contains("JVBERi0x"), "{upstream}: {sent}");
+    }
+}

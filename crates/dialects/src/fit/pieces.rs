@@ -53,11 +53,20 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
             if let Some(content) = value.get("source").and_then(|source| source.get("content")) {
                 return titled(value, content, out);
             }
-            located(value, "file")
+            let file = located(value, "file");
+            // A file has no other place for what it is about.
+            if text(value, "context").is_some() && matches!(file, Some(Piece::File(_) | Piece::Image { .. }))
+            {
+                out.extend(heading(value).map(Piece::Text));
+            }
+            file
         }
         _ => match (text(value, "text"), value.get("content")) {
             (Some(text), _) => Some(Piece::Text(text.to_owned())),
-            (None, Some(content)) if says_something(content) => return titled(value, content, out),
+            (None, Some(content)) if says_something(content) => {
+                out.extend(beside_content(value).map(Piece::Text));
+                return titled(value, content, out);
+            }
             _ => None,
         },
     };
@@ -123,6 +132,32 @@ fn texts(content: Option<&Value>) -> String {
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Members of a part that its heading or its contents contain, or that say nothing to a model.
+const IN_CONTENT: [&str; 14] = [
+    "type",
+    "role",
+    "id",
+    "tool_use_id",
+    "content",
+    "title",
+    "filename",
+    "name",
+    "source",
+    "url",
+    "context",
+    "cache_control",
+    "citations",
+    "caller",
+];
+
+/// The members beside `content`, such as the output of a program whose files are the content, as JSON.
+fn beside_content(value: &Value) -> Option<String> {
+    let mut beside = readable(value);
+    let members = beside.as_object_mut()?;
+    members.retain(|key, _| !IN_CONTENT.contains(&key.as_str()));
+    (!members.is_empty()).then(|| beside.to_string())
 }
 
 fn heading(value: &Value) -> Option<String> {
