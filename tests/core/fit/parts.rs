@@ -266,24 +266,6 @@ fn request_whose_conversation_is_elsewhere_is_refused() {
     }
 }
 
-/// OpenAI's models tell the participants of a conversation apart by `name`.
-#[test]
-fn name_of_a_user_reaches_the_model() {
-    let message = |content: Value| json!({"messages": [{"role": "user", "name": "ann", "content": content}]});
-    for upstream in UPSTREAMS.into_iter().filter(|upstream| *upstream != Dialect::Chat) {
-        let image = json!([{"type": "text", "text": "hi"}]);
-        for content in [json!("hi"), image] {
-            let sent = sent(ClientDialect::Chat, message(content), upstream).unwrap();
-            assert!(sent.to_string().contains("ann:\\nhi"), "{upstream}: {sent}");
-        }
-    }
-    let fields = message(json!("hi"));
-    assert_eq!(
-        sent(ClientDialect::Chat, fields.clone(), Dialect::Chat).unwrap()["messages"],
-        fields["messages"]
-    );
-}
-
 /// Whoever asks for checked contents or a spoken answer must not get something else.
 #[test]
 fn request_that_relies_on_its_api_is_refused() {
@@ -303,6 +285,24 @@ fn request_that_relies_on_its_api_is_refused() {
     let mut fields = user(json!("q"));
     fields["modalities"] = json!(["text"]);
     assert!(sent(ClientDialect::Chat, fields, Dialect::Gemini).is_ok());
+}
+
+/// OpenAI's models tell the participants of a conversation apart by `name`.
+#[test]
+fn name_of_a_user_reaches_the_model() {
+    let message = |content: Value| json!({"messages": [{"role": "user", "name": "ann", "content": content}]});
+    for upstream in UPSTREAMS.into_iter().filter(|upstream| *upstream != Dialect::Chat) {
+        let image = json!([{"type": "text", "text": "hi"}]);
+        for content in [json!("hi"), image] {
+            let sent = sent(ClientDialect::Chat, message(content), upstream).unwrap();
+            assert!(sent.to_string().contains("ann:\\nhi"), "{upstream}: {sent}");
+        }
+    }
+    let fields = message(json!("hi"));
+    assert_eq!(
+        sent(ClientDialect::Chat, fields.clone(), Dialect::Chat).unwrap()["messages"],
+        fields["messages"]
+    );
 }
 
 #[test]
@@ -334,5 +334,18 @@ fn context_of_a_file_reaches_the_model() {
     for upstream in [Dialect::Chat, Dialect::Responses, Dialect::Gemini] {
         let sent = sent(ClientDialect::Messages, user(json!([document])), upstream).unwrap().to_string();
         assert!(sent.contains("T:\\nABOUT") && sent.contains("JVBERi0x"), "{upstream}: {sent}");
+    }
+}
+
+#[test]
+fn conversation_without_contents_is_refused() {
+    for messages in [
+        json!([{"role": "system", "content": []}]),
+        json!([{"role": "user", "content": ""}, {"role": "assistant", "content": ""}]),
+    ] {
+        for upstream in UPSTREAMS.into_iter().filter(|upstream| *upstream != Dialect::Chat) {
+            let (message, _) = refused(ClientDialect::Chat, json!({ "messages": messages }), upstream);
+            assert!(message.contains("no message is left"), "{message}");
+        }
     }
 }

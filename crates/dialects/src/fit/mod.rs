@@ -53,6 +53,7 @@ pub fn fitted<'c>(
     if fitting.translates {
         refuse_elsewhere(conversation)?;
     }
+    fitting.check_any(&conversation.turns)?;
     let removed = fitting.removed_tools(&conversation.turns);
     if removed.is_empty()
         && !conversation.turns.iter().any(|turn| fitting.leaves_out(turn) || fitting.must_change(turn))
@@ -70,12 +71,11 @@ pub fn fitted<'c>(
         }
     }
     turns.retain(|turn| !fitting.leaves_out(turn));
-    let is_said = |turn: &Turn| !matches!(turn.role, Role::System | Role::Developer);
+    let is_said = |turn: &Turn| !is_instruction(turn.role);
     if !turns.iter().any(is_said) && conversation.turns.iter().any(is_said) {
-        let why =
-            "no message is left to send: none of them has content that the model's API can take".to_owned();
-        return Err(Unfit { value: Value::Null, why, member: None });
+        return Err(nothing_left());
     }
+    fitting.check_any(&turns)?;
     let mut new = conversation.clone();
     new.tools.retain(|tool| !removed.contains(tool.name.as_str()));
     Ok(Cow::Owned(Conversation { turns, ..new }))
@@ -154,6 +154,15 @@ impl Fitting<'_> {
             None => url.contains(':'),
         };
         is_plain && self.side.takes_image(url)
+    }
+
+    /// Rejects a conversation without any content, which some APIs would receive as an empty list.
+    fn check_any(&self, turns: &[Turn]) -> Result<(), Unfit> {
+        let is_empty = |turn: &Turn| match turn.role {
+            Role::Assistant => self.leaves_out(turn),
+            _ => turn.parts.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty())),
+        };
+        if self.translates && turns.iter().all(is_empty) { Err(nothing_left()) } else { Ok(()) }
     }
 
     fn leaves_out(&self, turn: &Turn) -> bool {
@@ -366,6 +375,11 @@ impl Fitting<'_> {
             Piece::File(file) => self.side.file_part(&file).ok_or_else(|| LeftOut(file.described())),
         }
     }
+}
+
+fn nothing_left() -> Unfit {
+    let why = "no message is left to send: none of them has content that the model's API can take";
+    Unfit { value: Value::Null, why: why.to_owned(), member: None }
 }
 
 fn is_instruction(role: Role) -> bool {
