@@ -42,3 +42,4 @@ mod responses;
 mod sse;
 #[path = "../support/mod.rs"]
 mod support;
+mod types;
