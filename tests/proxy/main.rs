@@ -30,6 +30,7 @@ mod execute;
 mod failover;
 mod failures;
 mod forms;
+mod headers;
 mod hops;
 mod hostile_upstreams;
 mod hosts;
