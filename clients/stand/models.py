@@ -119,10 +119,12 @@ def of_scenarios(scripted, mock, formats):
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name], starts_in_reasoning=False) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
         model("searches", "searches", "lumo"),
+        model("plays-native", "plays"),
+        model("plays-hermes", "plays/hermes", tools="hermes"),
         *(
             model(name, name)
             for name in upstream.SCENARIOS
-            if name not in {"loop", "bounce", "searches"} | matrix.ACTS.keys() | agent_model.ACTS.keys()
+            if name not in {"loop", "bounce", "searches", "plays"} | matrix.ACTS.keys() | agent_model.ACTS.keys()
         ),
         *(Model(**each) for each in matrix.models(scripted)),
         *(Model(**each) for each in agent_model.models(scripted, mock)),

@@ -8,6 +8,7 @@ a waiting response continue.
 
 import base64
 import json
+import re
 import struct
 import sys
 import threading
@@ -43,6 +44,30 @@ def loop(request, answer):
     else:
         answer.call("get_weather", json.dumps(CITY))
         answer.finish("tool_calls")
+
+
+def plays(request, answer):
+    """Makes the calls that the user's message lists as JSON after `PLAY `, one in each response, then says what follows them."""
+    turns = turns_of(request)
+    [script] = {found for turn in turns if turn["role"] == "user" for found in PLAY.findall(str(turn["content"]))}
+    script = json.loads(script)
+    steps = sum(turn["role"] == "assistant" for turn in turns)
+    answer.begin()
+    if steps == len(script["calls"]):
+        answer.text(script["answer"])
+        answer.finish("stop")
+        return
+    call = script["calls"][steps]
+    if answer.variant == "hermes":
+        call = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+        answer.text(*(call[at : at + 5] for at in range(0, len(call), 5)))
+        answer.finish("stop")
+    else:
+        answer.call(call["name"], json.dumps(call["arguments"]))
+        answer.finish("tool_calls")
+
+
+PLAY = re.compile("PLAY (.*)")
 
 
 def endless(_request, answer):
@@ -168,6 +193,7 @@ ACTS = [
     flaky,
     bounce,
     searches,
+    plays,
     halves,
     written_halves,
     dies_in_text,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Dialect, SocketSide, Stamp, Writer, fields::check_choice};
 use crate::{
-    conversation::{Conversation, Namespaced, Rest},
+    conversation::{BuiltIn, Conversation, Namespaced, Rest},
     failure::Failure,
     rules::Reasoning,
 };
@@ -161,6 +161,8 @@ pub struct Answering {
     pub custom_tools: HashSet<String>,
     /// The tools whose calls are written with a namespace.
     pub namespaced: Vec<Namespaced>,
+    /// The tools whose calls are written in the forms that the client's API has for them.
+    pub built_in: Vec<BuiltIn>,
     /// Fields of the request that the response repeats.
     pub repeated: Rest,
     /// Tools in the request that the upstream did not receive.
@@ -184,6 +186,7 @@ impl Answering {
             legacy_functions: conversation.legacy_functions,
             custom_tools: conversation.custom_tools.clone(),
             namespaced: conversation.namespaced.clone(),
+            built_in: conversation.built_in.clone(),
             repeated: conversation.repeated.clone(),
             left_out: Vec::new(),
             stored: conversation.stored,

@@ -1,10 +1,13 @@
-//! Custom tools in OpenAI's APIs, whose input is plain text, and calls to them.
+//! Tools that the model sees as functions, but whose calls the client receives in another form.
 //!
-//! If an upstream does not support custom tools, or tools are described in the prompt, the model sees
-//! functions with one argument instead. Calls to these functions have the arguments `{"input":"…"}`, and the
-//! client receives the text of that string as it arrives.
+//! The input of custom tools in OpenAI's APIs is plain text. If an upstream does not support them, or tools are
+//! described in the prompt, the model sees functions with one argument instead. Calls to these functions have
+//! the arguments `{"input":"…"}`, and the client receives the text of that string as it arrives.
+//!
+//! Calls to built-in tools are items that are built from the arguments, so these are held until they are
+//! complete.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::{
     Answering,
@@ -53,47 +56,55 @@ pub(super) fn input_arguments(input: &str) -> String {
 /// when they are complete.
 const LONGEST_OPENING: usize = 256;
 
-/// The calls to custom tools in one response. Boxed because few responses have such calls.
+/// What a call is that the model made to a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mapped {
+    Custom,
+    BuiltIn,
+}
+
+/// The calls in one response that are not calls to functions. Boxed because few responses have such calls.
 #[derive(Debug)]
 pub(super) struct Customs(Option<Box<CustomCalls>>);
 
 #[derive(Debug, Default)]
 struct CustomCalls {
-    names: HashSet<String>,
+    names: HashMap<String, Mapped>,
     calls: HashMap<u32, Input>,
 }
 
 impl Customs {
     pub(super) fn new(answering: &Answering) -> Self {
-        let names = &answering.custom_tools;
-        Self(
-            (!names.is_empty())
-                .then(|| Box::new(CustomCalls { names: names.clone(), calls: HashMap::new() })),
-        )
+        let custom = answering.custom_tools.iter().map(|name| (name.clone(), Mapped::Custom));
+        let built_in = answering.built_in.iter().map(|tool| (tool.name.clone(), Mapped::BuiltIn));
+        let names: HashMap<_, _> = custom.chain(built_in).collect();
+        Self((!names.is_empty()).then(|| Box::new(CustomCalls { names, calls: HashMap::new() })))
     }
 
-    pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
-        let input = match start.source {
-            Source::NativeCustom => Input::Plain,
-            _ if self.is_custom(&start.name) => {
-                Input::Before { held: String::new(), tool: (*start.name).into() }
+    /// Notes the start of a call. Returns what it is, unless it is a call to a function.
+    pub(super) fn begin(&mut self, start: &CallStart<'_>) -> Option<Mapped> {
+        let (mapped, input) = match (start.source, self.mapped(start)) {
+            (Source::NativeCustom, _) => (Mapped::Custom, Input::Plain),
+            (_, Some(Mapped::Custom)) => {
+                (Mapped::Custom, Input::Before { held: String::new(), tool: (*start.name).into() })
             }
-            _ => return false,
+            (_, Some(Mapped::BuiltIn)) => (Mapped::BuiltIn, Input::Whole { held: String::new() }),
+            (_, None) => return None,
         };
         self.0.get_or_insert_default().calls.insert(start.index, input);
-        true
+        Some(mapped)
     }
 
-    /// The input of the call `index`, if it is a call to a custom tool.
+    /// The input of the call `index`, if it is not a call to a function.
     pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
         self.0.as_mut()?.calls.get_mut(&index)
     }
 
-    /// Whether `event` belongs to a custom tool's call that arrived as a function call and must be converted.
+    /// Whether `event` belongs to such a call that arrived as a function call and must be converted.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
         let Some(custom) = &self.0 else { return false };
         match event {
-            Event::CallStart(start) => start.source != Source::NativeCustom && self.is_custom(&start.name),
+            Event::CallStart(start) => start.source != Source::NativeCustom && self.mapped(start).is_some(),
             Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => {
                 custom.calls.get(index).is_some_and(|input| !matches!(input, Input::Plain))
             }
@@ -101,8 +112,11 @@ impl Customs {
         }
     }
 
-    fn is_custom(&self, name: &str) -> bool {
-        self.0.as_ref().is_some_and(|custom| custom.names.contains(name))
+    fn mapped(&self, start: &CallStart<'_>) -> Option<Mapped> {
+        let names = &self.0.as_ref()?.names;
+        let is_built_in =
+            start.source == Source::NativeBuiltIn && names.values().any(|mapped| *mapped == Mapped::BuiltIn);
+        if is_built_in { Some(Mapped::BuiltIn) } else { names.get(&*start.name).copied() }
     }
 }
 
@@ -111,6 +125,8 @@ impl Customs {
 pub(super) enum Input {
     /// The arguments are the input, because the upstream knows custom tools.
     Plain,
+    /// The arguments of a call to a built-in tool, so far.
+    Whole { held: String },
     /// The text of the input has not started. `held` contains the arguments so far.
     Before { held: String, tool: Box<str> },
     /// The arguments do not match the declared function or have another member first, so they are read when
@@ -128,7 +144,7 @@ impl Input {
         match self {
             Self::Plain => piece.to_owned(),
             Self::Behind => String::new(),
-            Self::Held { held, .. } => {
+            Self::Held { held, .. } | Self::Whole { held } => {
                 held.push_str(piece);
                 String::new()
             }
@@ -158,6 +174,7 @@ impl Input {
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held { held, tool } => whole(&held, &tool),
+            Self::Whole { held } => held,
             Self::Before { held, tool } if end == CallEnd::Complete => whole(&held, &tool),
             // The call was cut off before its input started.
             Self::Before { .. } | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),

@@ -59,6 +59,9 @@ pub struct Conversation {
     pub custom_tools: HashSet<String>,
     /// The tools that the client declared in namespaces.
     pub namespaced: Vec<Namespaced>,
+    /// The client's tools that its API defines and whose calls are written in forms of their own. Except in the
+    /// dialect's encoder and decoder, such a tool is a function.
+    pub built_in: Vec<BuiltIn>,
     /// The names of the tools that toolwire runs. The client did not declare them, and is not asked to run
     /// calls to them.
     pub hosted_tools: Vec<String>,
@@ -102,6 +105,15 @@ pub struct Namespaced {
     pub namespace: String,
     /// The tool's name within the namespace.
     pub inner: String,
+}
+
+/// A tool that an API defines and the client runs, such as `shell` in Responses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BuiltIn {
+    /// The name of the function that stands for the tool.
+    pub name: String,
+    /// The type in the client's declaration.
+    pub kind: String,
 }
 
 /// A declared tool whose type is defined by an API.
@@ -335,6 +347,11 @@ impl Conversation {
         const AROUND: usize = 64;
         let parts = self.turns.iter().flat_map(|turn| &turn.parts).map(|part| AROUND + of_part(part));
         parts.chain(self.tools.iter().map(|tool| AROUND + of_tool(tool))).sum()
+    }
+
+    /// The type of the built-in tool that the function `name` stands for.
+    pub fn built_in_kind(&self, name: &str) -> Option<&str> {
+        self.built_in.iter().find(|tool| tool.name == name).map(|tool| tool.kind.as_str())
     }
 
     /// Whether the tool `name` is a custom tool.

@@ -181,6 +181,9 @@ pub enum Source {
     Native,
     /// As a native call to a custom tool, whose arguments are plain text.
     NativeCustom,
+    /// As a native call to a tool that the upstream's API defines and the client runs. The name is that of
+    /// the function that stands for the tool.
+    NativeBuiltIn,
     /// As text in this format (`hermes`, `fenced`, …).
     Format(&'static str),
 }

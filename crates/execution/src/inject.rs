@@ -167,6 +167,7 @@ fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
     conversation.tools.retain(|tool| tool.name != name);
     conversation.custom_tools.remove(name);
     conversation.namespaced.retain(|namespaced| namespaced.name != name);
+    conversation.built_in.retain(|built_in| built_in.name != name);
     if conversation.server_tools.iter().any(|tool| is_same(tool, hosted)) {
         conversation.server_tools.retain(|tool| !is_same(tool, hosted));
         conversation.rest.retain_tools(|kind| !is_same(&ServerTool::new(kind, None), hosted));

@@ -79,6 +79,7 @@ pub(super) fn drop_tools(conversation: &mut Conversation) {
     conversation.tools.clear();
     conversation.custom_tools.clear();
     conversation.namespaced.clear();
+    conversation.built_in.clear();
     conversation.tool_choice = ToolChoice::None;
 }
 

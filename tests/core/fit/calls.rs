@@ -39,7 +39,7 @@ fn call_of_any_kind_and_its_output_are_a_call_and_a_result() {
                 {"type": "local_shell_call", "id": "l1", "call_id": "c1", "action": {"type": "exec", "command": ["ls"]}},
                 {"type": "local_shell_call_output", "id": "l1", "output": "a.txt"},
             ]),
-            ["call c1 local_shell {type:exec,command:[ls]}", "result c1 a.txt"],
+            ["call c1 local_shell {command:[ls]}", "result c1 a.txt"],
         ),
         (
             json!([

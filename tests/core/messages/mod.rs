@@ -1,6 +1,7 @@
 //! Tests Messages clients: how their requests are decoded, and exactly which events they get. [`reader`] and
 //! [`requests`] test Messages upstreams.
 
+mod built_in;
 mod reader;
 mod requests;
 

@@ -2,7 +2,7 @@
 //! they take.
 
 use toolwire_pipeline::{
-    conversation::{Conversation, Namespaced, Rest, Tool, ToolChoice},
+    conversation::{BuiltIn, Conversation, Namespaced, Rest, Tool, ToolChoice},
     dialect::Answering,
     wire::json::{ALLOCATION, memory_of_members},
 };
@@ -19,6 +19,7 @@ pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
         tools: conversation.tools.iter().map(tool).collect(),
         custom_tools: conversation.custom_tools.clone(),
         namespaced: conversation.namespaced.clone(),
+        built_in: conversation.built_in.clone(),
         hosted_tools: conversation.hosted_tools.clone(),
         server_tools: conversation.server_tools.clone(),
         tool_choice: conversation.tool_choice.clone(),
@@ -64,6 +65,9 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
         .try_for_each(|name| left.text(name))?;
     for Namespaced { name, namespace, inner } in conversation.namespaced.iter().chain(&answering.namespaced) {
         [name, namespace, inner].into_iter().try_for_each(|name| left.text(name))?;
+    }
+    for BuiltIn { name, kind } in conversation.built_in.iter().chain(&answering.built_in) {
+        [name, kind].into_iter().try_for_each(|name| left.text(name))?;
     }
     left.rest(&answering.repeated)?;
     Some(limit - left.0)

@@ -81,6 +81,12 @@ pub fn fitted<'c>(
     Ok(Cow::Owned(Conversation { turns, ..new }))
 }
 
+/// The result of the call `id` in `value`, an output in any API's form, followed by its media in the form of the
+/// API with this `side`.
+pub(crate) fn output_of(id: &str, value: &Value, side: &dyn UpstreamSide) -> Vec<Part> {
+    Fitting { side, own: side.dialect(), translates: false }.output(id, value)
+}
+
 struct Fitting<'s> {
     side: &'s dyn UpstreamSide,
     own: Dialect,
@@ -294,6 +300,11 @@ impl Fitting<'_> {
 
     /// Adds the result of a call as a turn of its own.
     fn result(&self, id: &str, value: &Value, split: &mut SplitTurns<'_>) {
+        split.apart(Turn::of(Role::Tool, self.output(id, value)));
+    }
+
+    /// The result of a call, followed by its media.
+    fn output(&self, id: &str, value: &Value) -> Vec<Part> {
         let mut pieces = Vec::new();
         calls::output(value, &mut pieces);
         let (texts, media) = self.told(pieces);
@@ -303,7 +314,7 @@ impl Fitting<'_> {
             content: texts.join("\n"),
             is_error: calls::is_error(value),
         };
-        split.apart(Turn::of(Role::Tool, [Part::Result(output)].into_iter().chain(media).collect()));
+        [Part::Result(output)].into_iter().chain(media).collect()
     }
 
     /// Adds the pieces of the part `whole` to a turn.

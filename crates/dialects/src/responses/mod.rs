@@ -7,6 +7,7 @@
 //!
 //! docs/protocols/responses.md describes the protocol.
 
+mod built_in;
 mod client;
 mod history;
 mod reader;

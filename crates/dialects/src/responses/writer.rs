@@ -12,6 +12,7 @@
 //! a stream.
 
 mod assembly;
+mod built_in_items;
 mod events;
 mod hosted_items;
 mod item;

@@ -209,7 +209,7 @@ impl Stream {
 
     fn note(&mut self, event: &Event<'_>) {
         match event {
-            Event::CallStart(start) if self.customs.begin(start) => {}
+            Event::CallStart(start) if self.customs.begin(start).is_some() => {}
             Event::CallStart(start) => self.bare_calls.push(start.index),
             Event::CallArguments { index, .. } => self.has_arguments(*index),
             _ => {}
@@ -267,7 +267,7 @@ impl Stream {
             return;
         }
         self.begin("null", out);
-        let is_custom = self.customs.begin(start);
+        let is_custom = self.customs.begin(start).is_some();
         if !is_custom {
             self.bare_calls.push(start.index);
         }

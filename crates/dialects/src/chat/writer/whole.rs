@@ -86,7 +86,7 @@ impl WholeForm for Whole {
             Event::Reasoning(reasoning) => join(&mut self.reasoning, &reasoning.text),
             Event::Refusal(text) => join(&mut self.refusal, text),
             Event::CallStart(start) => {
-                let is_custom = self.customs.begin(start);
+                let is_custom = self.customs.begin(start).is_some();
                 self.calls.push(Call {
                     index: start.index,
                     id: start.id.to_string(),

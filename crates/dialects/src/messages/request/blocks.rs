@@ -9,6 +9,7 @@ use crate::{
     failure::Failure,
     fields::{Fields, Path, wrong_type},
     fit::adopted,
+    messages::toolsets::{TOOLSET_NAME, joined},
     opaque::carried_back,
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
@@ -126,6 +127,8 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
         }
         "tool_use" => {
             let (id, name) = (fields.needed_string("id")?, fields.needed_string("name")?);
+            let toolset = element.get(TOOLSET_NAME).and_then(|toolset| toolset.as_str());
+            let name = toolset.map_or_else(|| name.to_string(), |toolset| joined(&toolset, &name));
             Part::Call(Call::new(id, name, arguments(&mut fields)?))
         }
         "tool_result" => {

@@ -8,6 +8,7 @@
 //! ```
 
 mod blocks;
+mod built_in;
 mod encode;
 mod own;
 mod tools;
@@ -46,6 +47,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
         tools: toolbox.tools,
+        namespaced: toolbox.namespaced,
         late_tools,
         server_tools: toolbox.server,
         tool_choice: toolbox.choice,

@@ -1,17 +1,21 @@
 //! Decodes `tools` and `tool_choice`.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
+use super::built_in::{self, Function};
 use crate::{
     Dialect,
-    conversation::{Received, ServerTool, Tool, ToolChoice},
+    conversation::{Namespaced, Received, ServerTool, Tool, ToolChoice},
     failure::Failure,
     fields::{Fields, Path, check_name, check_names_differ, wrong_type, wrong_value},
+    messages::toolsets,
     wire::json::{Json, Kind as JsonKind},
 };
 
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
+    /// The tools that are members of toolsets.
+    pub(super) namespaced: Vec<Namespaced>,
     /// The tools of other types.
     pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
@@ -20,11 +24,20 @@ pub(super) struct Toolbox {
 
 /// Takes all fields that concern tools out of the request.
 ///
-/// If the type of a tool is not `custom`, its schema is known only to Anthropic, or Anthropic's servers run
-/// it. Such tools stay in `tools` in `rest`, for upstreams of this dialect.
+/// If the type of a tool is not `custom`, Anthropic's servers run it, unless it is in [`built_in`]. Such tools
+/// stay in `tools` in `rest`, for upstreams of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let mut namespaced = Vec::new();
     for (place, declaration) in request.list("tools")?.enumerate() {
+        let kind = declaration.get("type").and_then(|kind| kind.as_str());
+        if let Some(members) = kind.and_then(|kind| toolsets::functions(&kind, declaration)) {
+            for (tool, member) in members {
+                tools.push(tool);
+                namespaced.push(member);
+            }
+            continue;
+        }
         match declared(Path::Element(&request.at("tools"), place), declaration)? {
             Declared::Client(tool) => tools.push(tool),
             Declared::Server(tool) => {
@@ -38,7 +51,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     if !unknown.is_empty() {
         request.keep("tools", unknown);
     }
-    Ok(Toolbox { tools, server, choice, parallel })
+    Ok(Toolbox { tools, namespaced, server, choice, parallel })
 }
 
 /// The tools that the blocks of a system message add.
@@ -85,8 +98,15 @@ enum Declared {
 fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> {
     let mut fields = Fields::new(path, declaration)?;
     if let Some(kind) = fields.string("type")?.filter(|kind| kind != "custom") {
-        let name = declaration.get("name").and_then(|name| Some(name.as_str()?.into_owned()));
-        return Ok(Declared::Server(ServerTool::new(kind, name)));
+        let name = fields.string("name")?.map(Cow::into_owned);
+        let Some(function) = built_in::function(&kind, declaration) else {
+            return Ok(Declared::Server(ServerTool::new(kind, name)));
+        };
+        let Function { name: usual, description, parameters } = function;
+        let name = name.unwrap_or_else(|| usual.to_owned());
+        check_name(fields.at("name"), &name)?;
+        let declared = Some(Received::new(Dialect::Messages.name(), declaration.into()));
+        return Ok(Declared::Client(Tool { name, description, parameters, strict: None, declared }));
     }
     let name = fields.needed_string("name")?.into_owned();
     check_name(fields.at("name"), &name)?;

@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Dialect,
-    conversation::own_id,
+    conversation::{Namespaced, own_id},
     event::{Annotation, Finish, Opaque, Runner, ServerCall, Usage, Warning},
+    messages::toolsets::TOOLSET_NAME,
     opaque::carried,
     search_results::{Page, pages},
 };
@@ -17,6 +18,16 @@ use crate::{
 pub(super) enum Hosted {
     Search,
     Other,
+}
+
+/// The block of a call to a client's tool. `namespaced` are the members of toolsets.
+pub(super) fn client_call(id: &str, name: &str, namespaced: &[Namespaced], input: Value) -> Value {
+    match namespaced.iter().find(|known| known.name == name) {
+        Some(Namespaced { namespace, inner, .. }) => {
+            json!({"type": "tool_use", "id": id, "name": inner, "input": input, TOOLSET_NAME: namespace})
+        }
+        None => json!({"type": "tool_use", "id": id, "name": name, "input": input}),
+    }
 }
 
 impl Hosted {

@@ -5,12 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Head,
-    block::{self, Hosted, SERVER_NAME},
+    block::{self, Hosted, SERVER_NAME, client_call},
     deltas::Deltas,
     members::UpstreamMembers,
 };
 use crate::{
     Answering, Dialect, StreamForm,
+    conversation::Namespaced,
     event::{CallEnd, CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
     messages::error_body,
@@ -26,6 +27,8 @@ pub struct Stream {
     blocks: usize,
     open: Option<Open>,
     calls: Vec<OpenCall>,
+    /// The members of toolsets.
+    namespaced: Vec<Namespaced>,
     /// Calls that the client does not run, whose results are written as blocks too.
     hosted: Vec<(u32, Hosted)>,
     /// Blocks of the upstream for which there are no events: the upstream's index of each, and the client's.
@@ -77,6 +80,7 @@ impl StreamForm for Stream {
             blocks: 0,
             open: None,
             calls: Vec::new(),
+            namespaced: answering.namespaced.clone(),
             hosted: Vec::new(),
             unknown: Vec::new(),
             refused: false,
@@ -313,9 +317,7 @@ impl Stream {
         self.close(out);
         let empty = Value::Object(Map::new());
         let block = match start.runner {
-            Runner::Client => {
-                json!({"type": "tool_use", "id": start.id, "name": start.name, "input": empty})
-            }
+            Runner::Client => client_call(&start.id, &start.name, &self.namespaced, empty),
             Runner::Upstream | Runner::Toolwire => {
                 let hosted = Hosted::of(&start.name);
                 self.hosted.push((start.index, hosted));

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use super::{
     Head,
-    block::{self, Hosted, SERVER_NAME},
+    block::{self, Hosted, SERVER_NAME, client_call},
     members::UpstreamMembers,
 };
 use crate::{
     Answering, Dialect, WholeForm,
+    conversation::Namespaced,
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
     messages::error_body,
@@ -26,6 +27,8 @@ pub struct Whole {
     ends_thinking: bool,
     /// The calls, by index, with the positions of their blocks.
     calls: Vec<(u32, usize)>,
+    /// The members of toolsets.
+    namespaced: Vec<Namespaced>,
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Usage>,
@@ -66,6 +69,7 @@ impl WholeForm for Whole {
             blocks: Vec::new(),
             ends_thinking: false,
             calls: Vec::new(),
+            namespaced: answering.namespaced.clone(),
             refused: false,
             finish: None,
             usage: None,
@@ -130,7 +134,8 @@ impl WholeForm for Whole {
     }
 
     fn finish(&mut self, out: &mut BytesMut) {
-        let content: Vec<Value> = self.blocks.drain(..).map(Block::into_value).collect();
+        let content: Vec<Value> =
+            self.blocks.drain(..).map(|block| block.into_value(&self.namespaced)).collect();
         let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
         let mut message = json!({
             "id": self.head.id,
@@ -250,7 +255,7 @@ impl Whole {
 }
 
 impl Block {
-    fn into_value(self) -> Value {
+    fn into_value(self, namespaced: &[Namespaced]) -> Value {
         match self {
             Self::Text { text, citations } if citations.is_empty() => json!({"type": "text", "text": text}),
             Self::Text { text, citations } => {
@@ -263,7 +268,7 @@ impl Block {
                 hosted.call(&id, (&name, SERVER_NAME), block::input(&arguments))
             }
             Self::Call { id, name, hosted: None, arguments } => {
-                json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
+                client_call(&id, &name, namespaced, block::input(&arguments))
             }
             Self::ServerCall { mut block, arguments } => {
                 // If the start of the block contains no arguments, they arrive later.

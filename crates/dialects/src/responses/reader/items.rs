@@ -11,6 +11,7 @@ use crate::{
     digest::Digest,
     event::{CallStart, Event, Reasoning, Runner, Sink, Source},
     failure::{Failure, Kind},
+    responses::built_in::BuiltInTool,
     tool_calls::Streamed,
     wire::json::Json,
 };
@@ -146,7 +147,9 @@ impl ResponseReader {
             }
         };
         self.phase(output, item, out)?;
-        if self.begin_call(output, item, out)? {
+        let is_built_in = BuiltInTool::of_call(&text(item, "type"), item).is_some();
+        // An item of a built-in tool that has just begun does not have its arguments yet.
+        if self.begin_call(output, item, out)? && !is_built_in {
             self.calls.give(output, &arguments(item))?;
         }
         Ok(())
@@ -243,12 +246,14 @@ impl ResponseReader {
 
     /// Starts the call in `item` if that has not been done yet. Returns whether `item` is a call.
     fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
-        let source = match &*text(item, "type") {
-            "function_call" => Source::Native,
-            "custom_tool_call" => Source::NativeCustom,
-            _ => return Ok(false),
+        let (source, name) = match &*text(item, "type") {
+            "function_call" => (Source::Native, text(item, "name")),
+            "custom_tool_call" => (Source::NativeCustom, text(item, "name")),
+            kind => match BuiltInTool::of_call(kind, item) {
+                Some(tool) => (Source::NativeBuiltIn, tool.function().into()),
+                None => return Ok(false),
+            },
         };
-        let name = text(item, "name");
         if self.calls.index(output).is_some() || name.is_empty() {
             return Ok(!name.is_empty());
         }

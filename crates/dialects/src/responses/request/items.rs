@@ -1,6 +1,6 @@
 //! Decodes the items of `input` and converts them to turns.
 
-use std::mem;
+use std::{collections::HashMap, mem};
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,9 @@ use crate::{
     custom_tools::input_arguments,
     failure::{Failure, Kind},
     fields::{Fields, Path, missing, wrong_type, wrong_value},
+    fit::output_of,
     opaque::carried_back,
+    responses::{Options, built_in::BuiltInTool},
     wire::{
         json::{Json, Kind as JsonKind},
         text::{boundary_upto, head},
@@ -29,7 +31,7 @@ type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
 pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Result<Input<'a>, Failure> {
     let Some(input) = request.any("input") else { return Err(no_input(request)) };
     let path = request.at("input");
-    let mut history = History { toolbox, runs: Vec::new(), own_results: 0, declares: false };
+    let mut history = History::new(toolbox);
     let mut late = Vec::new();
     match (input.as_str(), input.kind()) {
         (Some(text), _) => return Ok((vec![Turn::text(Role::User, text)], late)),
@@ -54,6 +56,9 @@ struct History<'a, 't> {
     own_results: usize,
     /// Whether the last item declares tools.
     declares: bool,
+    /// The ids of calls of built-in tools, by every id with which an output may refer to them. `None` if the
+    /// items are not a complete history.
+    built_in_calls: Option<HashMap<String, String>>,
 }
 
 struct Run<'a> {
@@ -98,7 +103,7 @@ pub(super) const ITEMS: &str = "items";
 pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     let toolbox = Toolbox::default();
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
-    let mut history = History { toolbox: &toolbox, runs: Vec::new(), own_results: 0, declares: false };
+    let mut history = History { built_in_calls: None, ..History::new(&toolbox) };
     for (item, text) in items.iter().zip(&texts) {
         if item.get("namespace").is_some() {
             return None;
@@ -111,7 +116,12 @@ pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     }
 }
 
-impl<'a> History<'a, '_> {
+impl<'a, 't> History<'a, 't> {
+    fn new(toolbox: &'t Toolbox) -> Self {
+        let built_in_calls = Some(HashMap::new());
+        Self { toolbox, runs: Vec::new(), own_results: 0, declares: false, built_in_calls }
+    }
+
     /// Adds an item, which is read field by field, so that an error can name the invalid field.
     fn item(&mut self, path: Path<'_>, item: Json<'a>) -> Result<(), Failure> {
         let mut fields = Fields::new(path, item)?;
@@ -141,12 +151,41 @@ impl<'a> History<'a, '_> {
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
             // Calls to other tools, and items that the API may add. The `fit` module converts them for other
             // APIs.
-            _ => {
+            kind => {
                 self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
+                if self.built_in(kind, item) {
+                    return Ok(());
+                }
                 self.assistant(vec![content::other(item)], item, false);
                 Ok(())
             }
         }
+    }
+
+    /// Adds an item that is a call of a built-in tool that the client runs, or the output of such a call. Returns
+    /// `false` if it is neither.
+    fn built_in(&mut self, kind: &str, item: Json<'a>) -> bool {
+        let text = |key: &str| item.get(key).and_then(|id| Some(id.as_str()?.into_owned()));
+        let given = || text("call_id").or_else(|| text("id")).filter(|id| !id.is_empty());
+        if let Some(tool) = BuiltInTool::of_call(kind, item) {
+            let Some(id) = given() else { return false };
+            if let Some(calls) = &mut self.built_in_calls {
+                calls.extend(text("id").map(|other| (other, id.clone())));
+                calls.insert(id.clone(), id.clone());
+            }
+            let call = Call::new(id, self.toolbox.built_in_name(tool), tool.arguments(item, false));
+            self.assistant(vec![Part::Call(call)], item, true);
+            return true;
+        }
+        let Some(id) = given().filter(|_| BuiltInTool::is_output(kind)) else { return false };
+        let id = match &self.built_in_calls {
+            Some(calls) => calls.get(&id).cloned(),
+            None => Some(id),
+        };
+        let Some(id) = id else { return false };
+        let parts = output_of(&id, &item.to_value(), &Options::default());
+        self.begin(Role::Tool, parts, item, true);
+        true
     }
 
     fn message(&mut self, mut message: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {

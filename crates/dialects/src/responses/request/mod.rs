@@ -60,6 +60,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         late_tools,
         custom_tools: toolbox.custom,
         namespaced: toolbox.namespaced,
+        built_in: toolbox.built_in,
         server_tools: toolbox.server,
         server_choice: toolbox.server_choice,
         tool_choice: toolbox.choice,

@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::DIALECT;
 use crate::{
-    conversation::{Namespaced, Received, ServerTool, Tool, ToolChoice},
+    conversation::{BuiltIn, Namespaced, Received, ServerTool, Tool, ToolChoice},
     custom_tools::input_schema,
     digest::Digest,
     failure::Failure,
     fields::{Fields, Path, check_name, check_names_differ, missing, wrong_type, wrong_value},
+    responses::built_in::BuiltInTool,
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -24,6 +25,8 @@ pub(super) struct Toolbox {
     pub(super) namespaced: Vec<Namespaced>,
     /// The names of the tools in `namespaced`, by [`key`].
     flattened: HashMap<String, String>,
+    /// The tools that the API defines and the client runs.
+    pub(super) built_in: Vec<BuiltIn>,
     /// The tools that are not client tools.
     pub(super) server: Vec<ServerTool>,
     /// The server tools in the tool choice, as the client wrote them.
@@ -38,7 +41,7 @@ pub(super) struct Toolbox {
 /// `rest`, for upstreams of this dialect, and so do tool choices that name them.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let mut toolbox = Toolbox::default();
-    let (mut kept, mut namespaces): (Vec<Value>, _) = (Vec::new(), Vec::new());
+    let (mut kept, mut namespaces, mut built_in): (Vec<Value>, _, _) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
         let path = request.at("tools");
         let path = Path::Element(&path, place);
@@ -46,16 +49,23 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
         match &*fields.needed_string("type")? {
             "function" | "custom" => toolbox.add(path, declaration)?,
             "namespace" => namespaces.push((place, declaration)),
-            server => {
-                toolbox.server.push(ServerTool::new(server, None));
-                kept.push(declaration.to_value());
-            }
+            kind => match BuiltInTool::of_declaration(kind, declaration) {
+                Some(tool) => built_in.push((place, kind.to_owned(), tool, declaration)),
+                None => {
+                    toolbox.server.push(ServerTool::new(kind, None));
+                    kept.push(declaration.to_value());
+                }
+            },
         }
     }
-    // Namespaces come last, so that their tools do not take the names of other tools.
+    // Namespaces and built-in tools come last, so that they do not take the names of other tools.
     let mut taken: HashSet<_> = toolbox.tools.iter().map(|tool| tool.name.clone()).collect();
     for (place, namespace) in namespaces {
         toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;
+    }
+    for (place, kind, tool, declaration) in built_in {
+        let path = request.at("tools");
+        toolbox.add_built_in(Path::Element(&path, place), kind, tool, declaration, &mut taken)?;
     }
     check_names_differ(request.at("tools"), &toolbox.tools)?;
     let mut server_choice = Vec::new();
@@ -156,6 +166,52 @@ impl Toolbox {
         Ok(())
     }
 
+    /// Adds a tool that the API defines, as a function.
+    fn add_built_in(
+        &mut self,
+        path: Path<'_>,
+        kind: String,
+        tool: BuiltInTool,
+        declaration: Json<'_>,
+        taken: &mut HashSet<String>,
+    ) -> Result<(), Failure> {
+        let mut name = tool.function().to_owned();
+        if taken.contains(&name) {
+            name = marked(&kind, &name);
+        }
+        if self.built_in.iter().any(|known| known.kind == kind) || !taken.insert(name.clone()) {
+            return Err(wrong_value(path, format_args!("declares `{kind}` twice; each tool must differ")));
+        }
+        self.tools.push(Tool {
+            name: name.clone(),
+            description: tool.description(declaration),
+            parameters: tool.parameters(declaration),
+            strict: None,
+            declared: Some(Received::new(DIALECT, declaration.into())),
+        });
+        self.built_in.push(BuiltIn { name, kind });
+        Ok(())
+    }
+
+    /// The name under which the upstream knows the tool that calls of `tool` belong to.
+    pub(super) fn built_in_name(&self, tool: BuiltInTool) -> String {
+        let declared = self.built_in.iter().find(|known| {
+            BuiltInTool::of_kind(&known.kind).is_some_and(|known| known.shares_items_with(tool))
+        });
+        declared.map_or_else(|| tool.function().to_owned(), |known| known.name.clone())
+    }
+
+    /// The name of the declared built-in tool that a tool choice of the type `kind` means. Some types are names
+    /// of the same tool.
+    fn chosen_built_in(&self, kind: &str) -> Option<&str> {
+        let tool = BuiltInTool::of_kind(kind)?;
+        let is_meant = |known: &&BuiltIn| {
+            BuiltInTool::of_kind(&known.kind).is_some_and(|known| known.shares_items_with(tool))
+        };
+        let exact = self.built_in.iter().find(|known| known.kind == kind);
+        exact.or_else(|| self.built_in.iter().find(is_meant)).map(|known| known.name.as_str())
+    }
+
     /// The name under which the upstream knows the tool `name` of `namespace`.
     pub(super) fn flattened(&self, namespace: &str, name: &str) -> String {
         let known = self.flattened.get(&key(namespace, name));
@@ -228,12 +284,15 @@ fn choice(
             match &*fields.needed_string("type")? {
                 "function" | "custom" => ToolChoice::Named(named(&mut fields, toolbox)?),
                 "allowed_tools" => allowed(fields, toolbox, server)?,
-                // A tool of the API's servers.
-                _ => {
-                    server.push(value.to_value());
-                    request.keep("tool_choice", value.to_value());
-                    return Ok(ToolChoice::Auto);
-                }
+                kind => match toolbox.chosen_built_in(kind) {
+                    Some(name) => ToolChoice::Named(name.to_owned()),
+                    // A tool of the API's servers.
+                    None => {
+                        server.push(value.to_value());
+                        request.keep("tool_choice", value.to_value());
+                        return Ok(ToolChoice::Auto);
+                    }
+                },
             }
         }
         (None, _) => return Err(wrong_type(path, "a string or an object", value)),
@@ -278,7 +337,10 @@ fn allowed(
         let mut tool = Fields::new(Path::Element(&path, place), written)?;
         match tool.string("type")?.as_deref() {
             None | Some("function" | "custom") => names.push(named(&mut tool, toolbox)?),
-            Some(_) => server.push(written.to_value()),
+            Some(kind) => match toolbox.chosen_built_in(kind) {
+                Some(name) => names.push(name.to_owned()),
+                None => server.push(written.to_value()),
+            },
         }
     }
     // Only server tools are allowed.

@@ -118,7 +118,7 @@ impl Calls {
             self.state.call(&start.id, start.signature.as_ref());
         }
         let format = match start.source {
-            Source::Native | Source::NativeCustom => "native",
+            Source::Native | Source::NativeCustom | Source::NativeBuiltIn => "native",
             Source::Format(name) => name,
         };
         let name = self.tools.resolve(&start.name).map(|name| self.tools.declared(name).to_owned());

@@ -156,7 +156,7 @@ impl Made {
 }
 
 fn is_native(source: Source) -> bool {
-    matches!(source, Source::Native | Source::NativeCustom)
+    matches!(source, Source::Native | Source::NativeCustom | Source::NativeBuiltIn)
 }
 
 #[cfg(test)]

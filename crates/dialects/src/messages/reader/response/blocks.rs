@@ -8,7 +8,10 @@ use crate::{
     channel::emit,
     event::{CallResult, CallStart, Event, Opaque, Reasoning, Runner, Sink, Source},
     failure::{Failure, Kind},
-    messages::reader::event::{PieceKind, StreamEvent, text},
+    messages::{
+        reader::event::{PieceKind, StreamEvent, text},
+        toolsets::{TOOLSET_NAME, joined},
+    },
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -198,6 +201,10 @@ impl ResponseReader {
             self.skipped.add(Skip::NamelessCall);
             return Ok(BlockKind::Other);
         }
+        let name = match text(block, TOOLSET_NAME) {
+            toolset if toolset.is_empty() => name,
+            toolset => joined(&toolset, &name).into(),
+        };
         self.tell_signature(out);
         self.progress.has_content = true;
         let source = Source::Native;

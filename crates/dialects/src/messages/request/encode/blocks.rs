@@ -11,6 +11,7 @@ use super::{
 use crate::{
     cache_hints::CACHE_CONTROL,
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Part},
+    messages::toolsets::{TOOLSET_NAME, joined},
     wire::json::Encoder,
 };
 
@@ -110,7 +111,8 @@ pub(super) fn means(original: &Value, part: &Part) -> bool {
             text("data") == signature.as_ref().map(|signature| &*signature.text)
         }
         (Some("tool_use"), Part::Call(call)) => {
-            text("name") == Some(&call.name)
+            let toolset = text(TOOLSET_NAME).map(|toolset| joined(toolset, text("name").unwrap_or_default()));
+            toolset.as_deref().or(text("name")) == Some(&call.name)
                 && serde_json::from_str::<Value>(&call.arguments).ok().as_ref() == original.get("input")
         }
         (Some("tool_result"), Part::Result(output)) => means_result(original, output),

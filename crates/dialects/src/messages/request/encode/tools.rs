@@ -9,6 +9,7 @@ use crate::{
     Dialect,
     cache_hints::{self, CACHE_CONTROL},
     conversation::{Conversation, Part, Tool, ToolChoice},
+    messages::toolsets,
     schemas::{has_choices, of_object},
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
@@ -31,7 +32,15 @@ pub(super) fn put(
             && tool.declared.as_ref().is_some_and(|declared| declared.from_dialect(DIALECT).is_some())
     };
     let declared = conversation.tools.iter().filter(is_allowed).filter(|tool| !is_in_messages(tool));
-    let declared: Vec<&Tool> = declared.collect();
+    let mut declared: Vec<&Tool> = declared.collect();
+    if !conversation.namespaced.is_empty() {
+        // The members of a toolset share its declaration.
+        let is_member =
+            |tool: &Tool| original(tool).is_some() && toolsets::is_member(tool, &conversation.namespaced);
+        declared.dedup_by(|tool, before| {
+            is_member(tool) && is_member(before) && original(tool) == original(before)
+        });
+    }
     if declared.is_empty() && own.is_empty() {
         return put_past(body, conversation);
     }
@@ -62,6 +71,11 @@ fn put_past(body: &mut Encoder, conversation: &Conversation) {
         }
     });
     body.key("tool_choice").object(|body| body.key("type").string("none"));
+}
+
+/// The client's own declaration, if the client speaks this dialect.
+fn original(tool: &Tool) -> Option<&str> {
+    Some(tool.declared.as_ref()?.from_dialect(DIALECT)?.view().raw())
 }
 
 fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {

@@ -8,9 +8,12 @@ use crate::{
     digest::Digest,
     event::{Annotation, Event, Media, Opaque, Reasoning, Runner, ServerCall, Sink},
     failure::Failure,
-    responses::reader::{
-        event::{StreamEvent, text},
-        response::ResponseReader,
+    responses::{
+        built_in::BuiltInTool,
+        reader::{
+            event::{StreamEvent, text},
+            response::ResponseReader,
+        },
     },
     wire::json::{Json, Kind as JsonKind},
 };
@@ -37,7 +40,10 @@ impl ResponseReader {
             }
             "reasoning" => self.end_reasoning(output, item, out)?,
             "image_generation_call" => self.image(item, out),
-            kind if kind.ends_with("_call") => self.server_call(kind, item, out),
+            kind if kind.ends_with("_call") => match BuiltInTool::of_call(kind, item) {
+                Some(tool) => self.end_built_in(output, tool, item, out)?,
+                None => self.server_call(kind, item, out),
+            },
             _ => self.skipped.add(Skip::UnknownPart),
         }
         if let Some(place) = self.open.iter().rposition(|open| open.output == output) {
@@ -47,6 +53,23 @@ impl ResponseReader {
             }
             name.call = Digest::of(&text(item, "call_id"));
             self.ended.push(name);
+        }
+        Ok(())
+    }
+
+    /// Ends a call to a built-in tool that the client runs.
+    fn end_built_in(
+        &mut self,
+        output: u64,
+        tool: BuiltInTool,
+        item: Json<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        // The item of a call that was cut off has valid JSON, but not all of its arguments. The call is left open
+        // until the response ends.
+        if self.begin_call(output, item, out)? && text(item, "status") != "incomplete" {
+            self.calls.complete(output, &tool.arguments(item, true), out)?;
+            self.calls.end(output, out);
         }
         Ok(())
     }

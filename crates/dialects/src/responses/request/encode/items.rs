@@ -1,13 +1,16 @@
 //! Encodes turns as items of `input`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::{DIALECT, tools};
 use crate::{
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Conversation, Part, Role, Turn},
-    responses::request::items::{ITEMS, meaning},
+    responses::{
+        built_in::BuiltInTool,
+        request::items::{ITEMS, meaning},
+    },
     wire::json::{Encoder, Json},
 };
 
@@ -19,7 +22,12 @@ pub(super) fn put(
     conversation: &Conversation,
     dropped: &mut Vec<String>,
 ) {
-    let mut items = Items { customs: tools::customs(conversation), custom_calls: HashSet::new(), dropped };
+    let mut items = Items {
+        built_in_calls: built_in_calls(turns, conversation),
+        customs: tools::customs(conversation),
+        custom_calls: HashSet::new(),
+        dropped,
+    };
     for turn in turns {
         items.note_customs(turn);
         match originals(turn) {
@@ -58,14 +66,16 @@ fn originals(turn: &Turn) -> Option<&Vec<Value>> {
 fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterator<Item = &'t str>) {
     match original.as_object() {
         Some(members) => body.object(|body| {
-            let is_call =
-                members.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("_call"));
-            let is_own = members.contains_key("call_id") || !is_call;
-            let id = members.get("type").and_then(Value::as_str).filter(|kind| is_call_or_result(kind));
-            let id = id.and_then(|_| ids.next());
+            let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
+            let is_call = kind.ends_with("_call");
+            let id = is_call_or_result(kind, original).then(|| ids.next()).flatten();
+            // Outputs of local shells have no other id.
+            let has_call_id = members.contains_key("call_id");
+            let is_own = has_call_id || !(is_call || BuiltInTool::is_output(kind));
+            let id_key = if has_call_id { "call_id" } else { "id" };
             for (key, value) in members.iter().filter(|(key, _)| *key != "id" || !is_own) {
                 match (value, id) {
-                    (_, Some(id)) if key == "call_id" => body.key(key).string(id),
+                    (_, Some(id)) if key == id_key => body.key(key).string(id),
                     (Value::String(text), _) if is_call && key == "arguments" => {
                         body.key(key).string(&Arguments::of(text).into_text(CUSTOM_INPUT));
                     }
@@ -77,11 +87,45 @@ fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterato
     }
 }
 
-fn is_call_or_result(kind: &str) -> bool {
+/// Whether an item is a call that the client runs, or the result of one, and thus [`Part::Call`] or
+/// [`Part::Result`].
+fn is_call_or_result(kind: &str, item: &Value) -> bool {
+    let is_run_by_client = || {
+        let item = item.to_string();
+        Json::parse(&item).is_ok_and(|item| BuiltInTool::of_call(kind, item).is_some())
+    };
     matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
+        || BuiltInTool::is_output(kind)
+        || BuiltInTool::is_call(kind) && is_run_by_client()
+}
+
+fn built_in_calls<'t>(turns: &'t [Turn], conversation: &Conversation) -> HashMap<&'t str, BuiltInTool> {
+    let declared = tools::built_in(conversation);
+    if declared.is_empty() {
+        return HashMap::new();
+    }
+    let is_item = |turn: &&Turn| turn.rest.from_dialect(DIALECT).is_some_and(|rest| rest.contains_key(ITEMS));
+    let answered: HashSet<&str> = turns
+        .iter()
+        .filter(is_item)
+        .flat_map(|turn| &turn.parts)
+        .filter_map(|part| match part {
+            Part::Result(output) => Some(output.id.as_str()),
+            _ => None,
+        })
+        .collect();
+    let tool = |part: &'t Part| {
+        let Part::Call(call) = part else { return None };
+        let kind = declared.get(call.name.as_str()).filter(|_| answered.contains(&*call.id))?;
+        Some((call.id.as_str(), BuiltInTool::of_kind(kind)?))
+    };
+    turns.iter().flat_map(|turn| &turn.parts).filter_map(tool).collect()
 }
 
 struct Items<'a> {
+    /// The built-in tools of past calls whose outputs are items of the client, by the calls' ids. Other calls
+    /// and results are those of functions.
+    built_in_calls: HashMap<&'a str, BuiltInTool>,
     customs: HashSet<&'a str>,
     custom_calls: HashSet<&'a str>,
     dropped: &'a mut Vec<String>,
@@ -155,6 +199,17 @@ impl<'a> Items<'a> {
     }
 
     fn call(&self, body: &mut Encoder, call: &Call) {
+        let built_in = self.built_in_calls.get(call.id.as_str());
+        if let Some((tool, members)) =
+            built_in.and_then(|tool| Some((tool, tool.members(&call.arguments, false)?)))
+        {
+            return body.object(|body| {
+                body.key("type").string(tool.call_kind());
+                body.key("call_id").string(&call.id);
+                body.key("status").string("completed");
+                members.iter().for_each(|(key, value)| body.key(key).value(value));
+            });
+        }
         let is_custom = self.custom_calls.contains(call.id.as_str());
         body.object(|body| {
             body.key("type").string(if is_custom { "custom_tool_call" } else { "function_call" });

@@ -1,6 +1,6 @@
 //! Encodes the tools and the tool choice of a request.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -19,11 +19,12 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<St
     if declared.peek().is_none() && own.is_empty() {
         return;
     }
+    let built_in = built_in(conversation);
     body.key("tools").array(|body| {
-        declared.for_each(|tool| declaration(body, tool));
+        declared.for_each(|tool| declaration(body, tool, built_in.contains_key(tool.name.as_str())));
         own.iter().for_each(|tool| body.value(tool));
     });
-    put_choice(body, conversation, rest.get("tool_choice"));
+    put_choice(body, conversation, rest.get("tool_choice"), &built_in);
     if !conversation.parallel_calls {
         body.key("parallel_tool_calls").value(&false);
     }
@@ -44,9 +45,20 @@ pub(super) fn customs(conversation: &Conversation) -> HashSet<&str> {
     customs.map(|tool| tool.name.as_str()).collect()
 }
 
-fn declaration(body: &mut Encoder, tool: &Tool) {
+/// The types of the tools that this API defines and that the client declared as such, by the names under which
+/// calls refer to them.
+pub(super) fn built_in(conversation: &Conversation) -> HashMap<&str, &str> {
+    if conversation.built_in.is_empty() {
+        return HashMap::new();
+    }
+    let tools = conversation.tools.iter().filter(|tool| original(tool).is_some());
+    let kind = |tool: &Tool| conversation.built_in_kind(&tool.name);
+    tools.filter_map(|tool| Some((tool.name.as_str(), kind(tool)?))).collect()
+}
+
+fn declaration(body: &mut Encoder, tool: &Tool, is_built_in: bool) {
     if let Some(original) = original(tool) {
-        return match mended(tool, original) {
+        return match mended(tool, original).filter(|_| !is_built_in) {
             Some(mended) => body.value(&mended),
             None => body.raw(original),
         };
@@ -87,9 +99,17 @@ fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
 
 /// Writes the tool choice. `written` is a choice that only clients of this API can express, such as a server
 /// tool.
-fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&Value>) {
+fn put_choice(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    written: Option<&Value>,
+    built_in: &HashMap<&str, &str>,
+) {
     let customs = customs(conversation);
     let reference = |body: &mut Encoder, name: &str| {
+        if let Some(kind) = built_in.get(name) {
+            return body.object(|body| body.key("type").string(kind));
+        }
         let kind = if customs.contains(name) { "custom" } else { "function" };
         body.object(|body| {
             body.key("type").string(kind);
