@@ -8,12 +8,11 @@ import base64
 import json
 
 import agents
-import anthropic
-import openai
 import pytest
 from agents.editor import ApplyPatchResult
 from anthropic.lib.tools import BetaBuiltinFunctionTool
-from anthropic.lib.tools._toolsets._computer import BetaAbstractComputerToolset20260801
+from anthropic.tools.computer import BetaAbstractComputerToolset20260801
+from anthropic.tools.memory import BetaLocalFilesystemMemoryTool
 from messages import client as messages_client
 from openai import AsyncOpenAI
 from sdk import SETTINGS, client
@@ -39,6 +38,8 @@ def check_told(upstream, *calls, results=(), described=()):
     """Checks that the model was told of its tools, and in the last request of its calls as it made them, and of the results."""
     requests = upstream.seen("plays")["requests"]
     turns = requests[-1]["messages"]
+    [at] = [at for at, turn in enumerate(turns) if "PLAY " in str(turn["content"])]
+    turns = turns[at:]
     made = [turn for turn in turns if turn["role"] == "assistant"]
     assert len(made) == len(calls)
     for turn, (name, arguments) in zip(made, calls, strict=True):
@@ -305,7 +306,7 @@ def test_toolset_of_anthropic(name, stream, upstream):
 
 def test_memory_of_anthropic(name, stream, upstream, tmp_path):
     """anthropic's tool runner with its memory in files."""
-    memory = anthropic.lib.tools.BetaLocalFilesystemMemoryTool(str(tmp_path))
+    memory = BetaLocalFilesystemMemoryTool(str(tmp_path))
     calls = [
         ("memory", {"command": "create", "path": "/memories/a.txt", "file_text": "one\n"}),
         ("memory", {"command": "insert", "path": "/memories/a.txt", "insert_line": 1, "insert_text": "two\n"}),

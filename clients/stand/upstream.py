@@ -49,9 +49,10 @@ def loop(request, answer):
 def plays(request, answer):
     """Makes the calls that the user's message lists as JSON after `PLAY `, one in each response, then says what follows them."""
     turns = turns_of(request)
-    [script] = {found for turn in turns if turn["role"] == "user" for found in PLAY.findall(str(turn["content"]))}
-    script = json.loads(script)
-    steps = sum(turn["role"] == "assistant" for turn in turns)
+    # Turns before that are examples.
+    [(at, found)] = [(at, found) for at, turn in enumerate(turns) if (found := PLAY.search(str(turn["content"])))]
+    script, _ = json.JSONDecoder().raw_decode(found[1])
+    steps = sum(turn["role"] == "assistant" for turn in turns[at:])
     answer.begin()
     if steps == len(script["calls"]):
         answer.text(script["answer"])
