@@ -1,5 +1,5 @@
-// The tool runner of `@anthropic-ai/sdk`, with its default settings. It first asks for a thread, a conversation stored on
-// the server. toolwire has no threads, and refuses with an error that makes the runner send the complete conversation.
+// The tool runner and the threads of `@anthropic-ai/sdk`, with default settings. toolwire holds the conversation, so that
+// each request has only what is new, and the upstream gets all of it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,8 +13,6 @@ import { STAND } from "./sdk.mjs";
 const QUESTION = "What is the weather in Paris?";
 const DESCRIPTION = "Current weather of a city.";
 const RESULT = "18 °C";
-// toolwire forwards `thread` to Messages upstreams, which may support threads. The scripted upstream does not.
-const MODELS = STAND.loops.filter((model) => model !== "loop-messages");
 
 /** A request with a tool that records its arguments in `ran`. */
 const request = (model, ran) => ({
@@ -42,7 +40,7 @@ const WAYS = {
 };
 
 for (const [way, run] of Object.entries(WAYS)) {
-  for (const model of MODELS) {
+  for (const model of STAND.loops) {
     test(`the tool runner of Messages: ${way}, ${model}`, async () => {
       const ran = [];
       const message = await run(request(model, ran));
@@ -54,11 +52,17 @@ for (const [way, run] of Object.entries(WAYS)) {
   }
 }
 
-test("a thread is an error, unless it may go on without one", async () => {
-  const [model] = MODELS;
-  const turn = [{ role: "user", content: QUESTION }];
-  const thread = (settings) => anthropicClient().beta.messages.thread({ model, max_tokens: 500, ...settings });
-  await assert.rejects(async () => await thread({}).send(turn), /thread/);
-  const message = await thread({ unsupportedRequestBehavior: "continue_unthreaded" }).send(turn);
-  assert.equal(message.type, "message");
-});
+for (const model of ["loop-native", "loop-hermes", "loop-messages"]) {
+  test(`a thread is continued: ${model}`, async () => {
+    const { tools } = request(model, []);
+    const thread = anthropicClient().beta.messages.thread({ model, max_tokens: 500, tools });
+    const first = await thread.send([{ role: "user", content: QUESTION }]);
+    assert.equal(thread.previousMessageId, first.id);
+    const call = first.content.find((block) => block.type === "tool_use");
+    const result = { type: "tool_result", tool_use_id: call.id, content: RESULT };
+    const last = await thread.send([{ role: "user", content: [result] }]);
+    assert.deepEqual([last.content[0].text, thread.previousMessageId], ["It is 18 °C.", last.id]);
+    const told = JSON.stringify((await seen("loop")).requests.at(-1));
+    for (const part of [DESCRIPTION, QUESTION, "get_weather", "Paris", RESULT]) assert.ok(told.includes(part), part);
+  });
+}

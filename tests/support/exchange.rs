@@ -120,6 +120,7 @@ impl Exchange {
                 toolwire::dialect::responses::ReaderSettings {
                     max_frame: limits.max_frame,
                     tolerate_truncation,
+                    verbatim: self.verbatim && self.client == ClientDialect::Responses,
                 },
             )),
             Speech::Gemini => Reader::Gemini(gemini::Reader::new(gemini::ReaderSettings {

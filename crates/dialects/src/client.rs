@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Dialect, SocketSide, Stamp, Writer, fields::check_choice};
 use crate::{
-    conversation::{BuiltIn, Conversation, Namespaced, Rest},
+    conversation::{BuiltIn, CompactionForm, Conversation, Namespaced, Rest},
     failure::Failure,
     rules::Reasoning,
 };
@@ -55,6 +55,11 @@ pub trait ClientSide: Sync {
         json!({ "input_tokens": tokens })
     }
 
+    /// Whether upstreams of this dialect are asked to count the tokens of a request.
+    fn counts_at_upstreams(&self) -> bool {
+        false
+    }
+
     /// How responses report what is left of a client's limits.
     fn rate_style(&self) -> RateStyle {
         RateStyle::OpenAi
@@ -68,6 +73,23 @@ pub trait ClientSide: Sync {
     /// The failure for a request that names an unknown model.
     fn unknown_model(&self, name: &str) -> Failure;
 
+    /// A request for a response, made from a request for a compaction as a resource of its own. In dialects
+    /// without such requests, `body` itself.
+    fn compaction_request(&self, body: &Bytes) -> Bytes {
+        body.clone()
+    }
+
+    /// An encoded request `body` as the paths below that of responses take it.
+    fn below(&self, body: &Bytes) -> Bytes {
+        body.clone()
+    }
+
+    /// Whether the request in `body` may refer to stored responses. This is fast, and false only if it does
+    /// not.
+    fn may_refer(&self, _body: &[u8]) -> bool {
+        false
+    }
+
     /// The stored responses that the request in `body` refers to, in dialects in which a request can
     /// continue a response.
     fn references(&self, _body: &[u8]) -> References {
@@ -78,7 +100,7 @@ pub trait ClientSide: Sync {
     /// `references`; an element is `None` if the store does not have that record.
     ///
     /// # Errors
-    /// A record is missing.
+    /// A record is missing, or the request does not say which one it continues.
     fn with_history(
         &self,
         body: &[u8],
@@ -103,6 +125,11 @@ pub trait ClientSide: Sync {
         None
     }
 
+    /// The response to a request that has deleted the record `id`.
+    fn deleted(&self, id: &str) -> Value {
+        json!({"id": id, "object": "response", "deleted": true})
+    }
+
     /// The input in a record, as the body of an HTTP response.
     fn stored_input(&self, _record: &[u8]) -> Option<Bytes> {
         None
@@ -125,12 +152,14 @@ pub struct References {
     pub previous: Option<String>,
     /// Responses from which the request refers to individual items.
     pub others: Vec<String>,
+    /// Whether the request asks that its conversation be held, in dialects in which it must say so.
+    pub is_held: bool,
 }
 
 impl References {
-    /// Whether the request refers to no stored responses.
+    /// Whether the request is complete without the store.
     pub fn is_empty(&self) -> bool {
-        self.previous.is_none() && self.others.is_empty()
+        self.previous.is_none() && self.others.is_empty() && !self.is_held
     }
 
     /// All ids, in the order in which their records are passed on.
@@ -169,6 +198,8 @@ pub struct Answering {
     pub left_out: Vec<String>,
     /// Whether the response is stored.
     pub stored: bool,
+    /// Whether the response is a summary of the conversation, written by the model as text.
+    pub compaction: Option<CompactionForm>,
     /// How reasoning is passed on, which determines the name of its field.
     pub reasoning: Reasoning,
     /// The model name to report if the upstream does not send one.
@@ -190,6 +221,7 @@ impl Answering {
             repeated: conversation.repeated.clone(),
             left_out: Vec::new(),
             stored: conversation.stored,
+            compaction: conversation.compaction.as_ref().map(|compaction| compaction.form),
             reasoning: Reasoning::Auto,
             model: conversation.model.clone(),
             stamp,

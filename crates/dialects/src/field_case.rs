@@ -5,7 +5,7 @@
 //! field that toolwire checks, limits or writes must be listed here.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
-const KNOWN: [&str; 120] = [
+const KNOWN: [&str; 124] = [
     "action",
     "add_generation_prompt",
     "allowed_tools",
@@ -18,6 +18,7 @@ const KNOWN: [&str; 120] = [
     "chat_template",
     "chat_template_kwargs",
     "code",
+    "compaction",
     "container",
     "content",
     "context_management",
@@ -76,6 +77,7 @@ const KNOWN: [&str; 120] = [
     "prediction",
     "prefix",
     "presence_penalty",
+    "previous_message_id",
     "previous_response_id",
     "prompt",
     "prompt_cache_key",
@@ -109,6 +111,7 @@ const KNOWN: [&str; 120] = [
     "temperature",
     "text",
     "thinking",
+    "thread",
     "tool",
     "tool_call_id",
     "tool_calls",
@@ -117,6 +120,7 @@ const KNOWN: [&str; 120] = [
     "tool_use_id",
     "tools",
     "toolwire_previous_response_id",
+    "toolwire_thread",
     "top_k",
     "top_logprobs",
     "top_p",

@@ -36,6 +36,7 @@ mod openai_error;
 mod percent;
 mod probe;
 mod progress;
+mod records;
 pub(crate) mod refusal;
 mod response_state;
 mod response_writer;
@@ -48,6 +49,7 @@ mod skipped_parts;
 mod socket;
 mod stamp;
 pub(crate) mod status;
+mod summary;
 mod system_messages;
 #[macro_use]
 mod table;

@@ -21,7 +21,7 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         _ => format!("the upstream responded with status {status}"),
     };
     let failure = match status {
-        404 if words.is_model_missing() => None,
+        404 if words.is_model_missing() || words.is_of_thread() => None,
         _ => status::failure_of_hop(status, words.sentence(&lead)),
     };
     let mut failure = failure.unwrap_or_else(|| words.failure(Some(status)));
@@ -267,6 +267,8 @@ impl Words {
             (message, _) => message,
         };
         let code = text("code").filter(|code| code.parse::<u16>().is_err());
+        // Anthropic's code, as in `{"details": {"error_code": "thread_not_found"}}`.
+        let code = code.or_else(|| Some(error.get("details")?.get("error_code")?.as_str()?.to_owned()));
         // Z.ai's code, which is a number or a string.
         let is_too_long = error.get("code").is_some_and(|code| code == "1261" || code.as_u64() == Some(1261));
         Self {
@@ -279,6 +281,11 @@ impl Words {
             param: text("param"),
             status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
         }
+    }
+
+    /// Whether the upstream lacks a thread, or cannot continue it.
+    fn is_of_thread(&self) -> bool {
+        self.code.as_deref().is_some_and(|code| code.starts_with("thread_"))
     }
 
     fn is_model_missing(&self) -> bool {

@@ -46,6 +46,11 @@ pub trait StreamForm {
         None
     }
 
+    /// After the finish: why the response is not what the client asked for, if so.
+    fn defect(&self) -> Option<Failure> {
+        None
+    }
+
     /// Makes large events wait until [`StreamForm::pour`] is called.
     fn write_in_pieces(&mut self) {}
 
@@ -77,6 +82,11 @@ pub trait WholeForm {
 
     /// After the end of the response: the complete response, if it should be stored.
     fn take_response(&mut self) -> Option<String> {
+        None
+    }
+
+    /// After the finish: why the response is not what the client asked for, if so.
+    fn defect(&self) -> Option<Failure> {
         None
     }
 }
@@ -125,6 +135,14 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         match &mut self.0 {
             Form::Stream(stream, _) => stream.take_response(),
             Form::Whole(whole) => whole.take_response(),
+        }
+    }
+
+    /// After the finish: why the response is not what the client asked for, if so.
+    pub(crate) fn defect(&self) -> Option<Failure> {
+        match &self.0 {
+            Form::Stream(stream, _) => stream.defect(),
+            Form::Whole(whole) => whole.defect(),
         }
     }
 

@@ -215,6 +215,13 @@ macro_rules! dialects {
                 }
             }
 
+            /// After the finish: why the response is not what the client asked for, if so.
+            pub fn defect(&self) -> Option<Failure> {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::defect(writer),)?)*
+                }
+            }
+
             /// Makes large events wait until `pour` is called.
             pub fn write_in_pieces(&mut self) {
                 match self {

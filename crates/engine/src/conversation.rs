@@ -8,6 +8,7 @@ mod arguments;
 mod arrange;
 mod as_written;
 mod client_headers;
+mod compaction;
 mod constraint;
 mod forms;
 mod own_calls;
@@ -28,6 +29,7 @@ pub use self::{
         media_behind_results, results_in_call_order,
     },
     as_written::{AS_WRITTEN, written_state},
+    compaction::{COMPACTION_TRIGGER, Compaction, CompactionForm},
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     forms::{IdForm, NameForm},
     own_calls::{is_own, is_own_id, own_id},
@@ -90,6 +92,8 @@ pub struct Conversation {
     pub constraint: Option<Constraint>,
     /// Whether to store the response, so that later requests can continue it.
     pub stored: bool,
+    /// Whether the client asks for a summary of the conversation instead of its next turn.
+    pub compaction: Option<Compaction>,
     /// Fields that the response must repeat.
     pub repeated: Rest,
     /// All other top-level fields.

@@ -7,6 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 
+/// The start of the feature's name that permits `thread`.
+const THREADS: &str = "message-threads-";
+
 /// Maximum number of features passed on for a client, and maximum length of a feature's name in bytes. Claude Code
 /// requests about twenty.
 const MAX_BETAS: usize = 64;
@@ -17,10 +20,12 @@ const MAX_BETA: usize = 128;
 pub(super) struct Betas(Box<str>);
 
 impl Betas {
-    /// Returns the features that a client requests. Invalid names are dropped. `None` if there are none.
-    pub(super) fn of_request(headers: &HeaderMap) -> Option<Self> {
+    /// Returns the features that a client requests. Invalid names are dropped, and threads if toolwire holds the
+    /// conversation (`is_held`). `None` if there are none.
+    pub(super) fn of_request(headers: &HeaderMap, is_held: bool) -> Option<Self> {
         let given = headers.get_all(BETA);
-        let names = given.iter().flat_map(names).filter(|name| is_name(name));
+        let is_sent = |name: &&str| is_name(name) && !(is_held && name.starts_with(THREADS));
+        let names = given.iter().flat_map(names).filter(is_sent);
         joined(names, MAX_BETAS).map(Self)
     }
 
@@ -70,7 +75,7 @@ mod tests {
 
     fn sent(client: &[&str], configured: &[&str]) -> Option<String> {
         let mut standing = headers(configured);
-        if let Some(betas) = Betas::of_request(&headers(client)) {
+        if let Some(betas) = Betas::of_request(&headers(client), false) {
             betas.put(&mut standing);
         }
         let values: Vec<_> = standing.get_all(BETA).iter().map(|value| value.to_str().unwrap()).collect();
@@ -90,6 +95,15 @@ mod tests {
             let expected = expected.map(str::to_owned);
             assert_eq!(sent(client, configured), expected, "{client:?} {configured:?}");
         }
+    }
+
+    #[test]
+    fn threads_that_toolwire_holds_are_not_requested() {
+        let given = headers(&["message-threads-2026-08-12, a", "b"]);
+        for (is_held, sent) in [(false, "message-threads-2026-08-12,a,b"), (true, "a,b")] {
+            assert_eq!(Betas::of_request(&given, is_held), Some(Betas(sent.into())));
+        }
+        assert_eq!(Betas::of_request(&headers(&["message-threads-2026-08-12"]), true), None);
     }
 
     #[test]

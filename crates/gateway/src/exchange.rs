@@ -25,7 +25,7 @@ use super::{
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
 use toolwire_pipeline::{
-    conversation::{Conversation, Thinking, ToolChoice},
+    conversation::{CompactionForm, Conversation, Thinking, ToolChoice},
     dialect::{
         Answering, ClientDialect, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice,
     },
@@ -146,6 +146,7 @@ pub(super) fn prepare(
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
+    let is_summary = asks_for_summary(model, dialect, &mut conversation);
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
     let mut answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
@@ -155,8 +156,9 @@ pub(super) fn prepare(
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
-    let (command, hosted) =
-        execution.map_or((None, None), |execution| host(execution, model, &mut conversation, caller, id));
+    let (command, hosted) = execution
+        .filter(|_| !is_summary)
+        .map_or((None, None), |execution| host(execution, model, &mut conversation, caller, id));
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;

@@ -35,13 +35,20 @@ const ENDPOINTS: &[Endpoint] = &[
 ];
 
 /// The paths below [`BASE`] that count the tokens of a request. All accept POST.
-const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
+const COUNTS: &[(&str, ClientDialect)] = &[
+    ("/messages/count_tokens", ClientDialect::Messages),
+    ("/responses/input_tokens", ClientDialect::Responses),
+];
+
+/// The paths below [`BASE`] that compact a conversation. All accept POST.
+const COMPACTIONS: &[(&str, ClientDialect)] = &[("/responses/compact", ClientDialect::Responses)];
 
 /// The paths below [`BASE`] of stored responses, which are followed by an id.
 const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
 
-/// Paths of OpenAI's API below [`BASE`] that look like stored responses but are not served.
-const ABSENT: [&str; 2] = ["/responses/compact", "/responses/input_tokens"];
+/// The path below [`BASE`] of messages in threads, and the start of their ids. They can only be deleted.
+const MESSAGES: &str = "/messages/";
+const HELD: &str = "msg_";
 
 /// Methods of Gemini's API, which follow a model's path and a colon.
 const GEMINI_METHODS: [&str; 10] = [
@@ -66,6 +73,8 @@ pub(super) enum Route {
     Generate(&'static Endpoint),
     /// A request to count the tokens of a model request.
     CountTokens(ClientDialect),
+    /// A request to replace a conversation with a summary.
+    Compact(ClientDialect),
     /// A stored response, by id.
     Stored(ClientDialect, String),
     /// The input of a stored response, by its id.
@@ -113,8 +122,8 @@ impl Route {
         if let Some((_, dialect)) = COUNTS.iter().find(|(path, _)| below == Some(path)) {
             return Some(Self::CountTokens(*dialect));
         }
-        if below.is_some_and(|below| ABSENT.contains(&below)) {
-            return None;
+        if let Some((_, dialect)) = COMPACTIONS.iter().find(|(path, _)| below == Some(path)) {
+            return Some(Self::Compact(*dialect));
         }
         let stored = |(folder, dialect): &(&str, _)| Some((below?.strip_prefix(folder)?, *dialect));
         if let Some((id, dialect)) = STORED.iter().find_map(stored).filter(|(id, _)| !id.is_empty()) {
@@ -123,6 +132,10 @@ impl Route {
                 None if id.contains('/') => None,
                 None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
             };
+        }
+        let held = below.and_then(|below| below.strip_prefix(MESSAGES));
+        if let Some(id) = held.filter(|id| id.starts_with(HELD) && !id.contains('/')) {
+            return percent_decoded(id).map(|id| Self::Stored(ClientDialect::Messages, id));
         }
         if let Some(program) = below.and_then(ProgramPath::find) {
             return Some(Self::Programs(program));
@@ -147,6 +160,7 @@ impl Route {
         match self {
             Self::Generate(endpoint) => endpoint.name,
             Self::CountTokens(_) => "count_tokens",
+            Self::Compact(_) => "compact",
             Self::Stored(..) => "stored",
             Self::StoredInput(..) => "stored_input",
             Self::Root => "root",
@@ -164,7 +178,7 @@ impl Route {
 
     /// Whether requests for this route are sent to a model and are therefore counted in the statistics.
     pub(super) fn asks_model(&self) -> bool {
-        matches!(self, Self::Generate(_) | Self::Passthrough(_))
+        matches!(self, Self::Generate(_) | Self::Compact(_) | Self::Passthrough(_))
     }
 
     /// Whether clients may send requests for this route over a WebSocket.
@@ -174,7 +188,7 @@ impl Route {
 
     /// Whether requests for this route have a JSON body that toolwire parses.
     pub(super) fn takes_json(&self) -> bool {
-        matches!(self, Self::Generate(_) | Self::CountTokens(_))
+        matches!(self, Self::Generate(_) | Self::CountTokens(_) | Self::Compact(_))
     }
 
     /// Returns the path to log. Images are shown to anyone who knows their name, so the name is hidden.
@@ -185,7 +199,10 @@ impl Route {
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Generate(endpoint) => endpoint.dialect,
-            Self::CountTokens(dialect) | Self::Stored(dialect, _) | Self::StoredInput(dialect, _) => *dialect,
+            Self::CountTokens(dialect)
+            | Self::Compact(dialect)
+            | Self::Stored(dialect, _)
+            | Self::StoredInput(dialect, _) => *dialect,
             _ => DEFAULT_DIALECT,
         }
     }
@@ -193,7 +210,8 @@ impl Route {
     /// The allowed methods in the format of an `Allow` header.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
+            Self::Generate(_) | Self::CountTokens(_) | Self::Compact(_) => "POST, OPTIONS",
+            Self::Stored(ClientDialect::Messages, _) => "DELETE, OPTIONS",
             Self::Stored(..) => "GET, HEAD, DELETE, OPTIONS",
             Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
             Self::Programs(program) => program.methods(),
@@ -211,6 +229,7 @@ impl Route {
             self,
             Self::Generate(_)
                 | Self::CountTokens(_)
+                | Self::Compact(_)
                 | Self::Stored(..)
                 | Self::StoredInput(..)
                 | Self::Passthrough(_)
@@ -304,10 +323,6 @@ pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     let is_meant = |known: &str| path.ends_with(known) || path.starts_with(&format!("{known}/"));
     let endpoint = ENDPOINTS.iter().find(|endpoint| is_meant(endpoint.path));
     let meant = endpoint.map(|endpoint| endpoint.path).or(is_meant(MODELS).then_some(MODELS));
-    if path.strip_prefix(BASE).is_some_and(|below| ABSENT.contains(&below)) {
-        let message = format!("toolwire does not have {shown}; stored responses are at {BASE}/responses/ID");
-        return (ClientDialect::Responses, Failure::new(Kind::NotFound, message));
-    }
     let message = match meant {
         Some(meant) => format!("there is no {shown} here; did you mean {BASE}{meant}? {base}"),
         None if path.is_empty() || path == BASE => {
@@ -367,7 +382,7 @@ mod tests {
     #[test]
     fn own_paths_are_never_passed_through() {
         let endpoints = ENDPOINTS.iter().map(|endpoint| endpoint.path);
-        for path in endpoints.chain(COUNTS.iter().map(|(path, _)| *path)).chain([MODELS, "/models/x"]) {
+        for path in endpoints.chain(COUNTS.iter().chain(COMPACTIONS).map(|(path, _)| *path)).chain([MODELS, "/models/x"]) {
             let error = Passthrough::parse(&[&format!("{BASE}{path}")]).unwrap_err().to_string();
             assert!(error.contains("itself"), "{path}: {error}");
         }

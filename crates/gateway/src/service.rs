@@ -2,6 +2,7 @@
 
 mod admission;
 mod assembly;
+mod below_responses;
 mod generate;
 mod opening;
 mod own;

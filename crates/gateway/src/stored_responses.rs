@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Method;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{large, websocket::LocalResponses};
@@ -55,13 +56,17 @@ impl Responses {
         local: Option<&LocalResponses>,
         now: u64,
     ) -> Result<Bytes, Failure> {
-        let references = if dialect == ClientDialect::Responses && large::is_large(body.len()) {
+        if !dialect.side().may_refer(&body) {
+            return Ok(body);
+        }
+        let references = if large::is_large(body.len()) {
             let body = body.clone();
             large::apart(move || dialect.side().references(&body)).await?
         } else {
             dialect.side().references(&body)
         };
-        if references.is_empty() {
+        // Without a store, only an upstream can hold a conversation, which encoding the request will show.
+        if references.is_empty() || references.is_held && self.store.is_none() {
             return Ok(body);
         }
         if references.others.len() > MAX_REFERENCES {
@@ -136,14 +141,20 @@ impl Responses {
         shown.ok_or_else(|| not_found(id))
     }
 
-    /// Deletes the stored response `id`.
+    /// Deletes the stored response `id`. Returns what to respond.
     ///
     /// # Errors
     /// [`Kind::NotFound`], or if the store cannot be written.
-    pub(super) async fn delete(&self, owner: Owner, id: &str, now: u64) -> Result<(), Failure> {
+    pub(super) async fn delete(
+        &self,
+        dialect: ClientDialect,
+        owner: Owner,
+        id: &str,
+        now: u64,
+    ) -> Result<Value, Failure> {
         let key = Key::new(owner, id);
         match self.read(move |store| known(store.remove(&key, now).map(Some))).await?.flatten() {
-            Some(true) => Ok(()),
+            Some(true) => Ok(dialect.side().deleted(id)),
             Some(false) | None => Err(not_found(id)),
         }
     }
@@ -277,7 +288,7 @@ impl ResponseKeeper {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::large::{LARGE, tests::MOVED};

@@ -231,18 +231,50 @@ fn summary_of_a_compaction_is_text_and_a_sealed_one_is_refused() {
         {"role": "user", "content": "q"}, {"role": "assistant", "content": [block]}, {"role": "user", "content": "r"},
     ]});
     let sent = sent(ClientDialect::Messages, fields, Dialect::Chat).unwrap();
-    assert_eq!(sent["messages"][1], json!({"role": "assistant", "content": "SUMMARY"}));
+    let text = "This summary replaces the earlier part of the conversation:\n\nSUMMARY";
+    assert_eq!(sent["messages"][1], json!({"role": "user", "content": text}));
     let sealed = between(json!([{"type": "compaction", "id": "cmp_1", "encrypted_content": "A"}]));
     let (message, param) = refused(ClientDialect::Responses, sealed.clone(), Dialect::Chat);
     assert_eq!(param, "input[1]");
     assert!(message.contains("compaction"), "{message}");
     assert!(super::sent(ClientDialect::Responses, sealed, Dialect::Responses).is_ok());
     let trigger = between(json!([{"type": "compaction_trigger"}]));
-    assert!(refused(ClientDialect::Responses, trigger, Dialect::Gemini).0.contains("[model_providers]"));
+    assert!(refused(ClientDialect::Responses, trigger, Dialect::Gemini).0.contains("last item"));
+}
+
+/// Members that say that a part of the conversation, or of what the model may do, is on a server.
+#[test]
+fn request_whose_rest_is_elsewhere_is_never_sent_without_it() {
+    let (messages, responses) = (ClientDialect::Messages, ClientDialect::Responses);
+    for (client, key, value) in [
+        (messages, "thread", json!({"type": "create"})),
+        (messages, "thread", json!({"type": "continue", "previous_message_id": "msg_1"})),
+        (messages, "container", json!("container_1")),
+        (messages, "container", json!({"id": "container_1", "skills": []})),
+        (messages, "mcp_servers", json!([{"type": "url", "url": "https://a", "name": "a"}])),
+        (responses, "conversation", json!("conv_1")),
+        (responses, "conversation", json!({"id": "conv_1"})),
+        (responses, "prompt", json!({"id": "pmpt_1"})),
+        (responses, "previous_response_id", json!("resp_1")),
+    ] {
+        let mut fields = if client == messages { user(json!("q")) } else { input(json!("q")) };
+        fields[key] = value.clone();
+        for upstream in UPSTREAMS {
+            match sent(client, fields.clone(), upstream) {
+                Ok(sent) => {
+                    assert_eq!((upstream, &sent[key]), (client.dialect(), &value), "{key}");
+                }
+                Err(failure) => {
+                    let status = if key == "previous_response_id" { 404 } else { 400 };
+                    assert_eq!((failure.status(), failure.param()), (status, Some(key)), "{upstream}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
-fn request_whose_conversation_is_elsewhere_is_refused() {
+fn member_that_only_anthropics_servers_support_is_named_in_the_error() {
     for (key, value) in [
         ("thread", json!({"type": "create"})),
         ("container", json!("container_1")),
@@ -253,12 +285,10 @@ fn request_whose_conversation_is_elsewhere_is_refused() {
         let mut fields = user(json!("q"));
         fields[key] = value.clone();
         let failure = sent(ClientDialect::Messages, fields.clone(), Dialect::Chat).unwrap_err();
-        assert_eq!((failure.status(), failure.param()), (400, Some(key)));
         let body: Value =
             serde_json::from_slice(&ClientDialect::Messages.side().error_body(&failure)).unwrap();
         let details = json!({"error_code": format!("{key}_unsupported_request"), "unsupported": [key]});
         assert_eq!(body["error"]["details"], details);
-        assert_eq!(sent(ClientDialect::Messages, fields, Dialect::Messages).unwrap()[key], value);
         // A setting without a value does not make the request unsupported.
         let mut fields = user(json!("q"));
         fields[key] = if key == "mcp_servers" { json!([]) } else { Value::Null };

@@ -1,9 +1,10 @@
 //! Tests Messages clients: how their requests are decoded, and exactly which events they get. [`reader`] and
-//! [`requests`] test Messages upstreams.
+//! [`requests`] test Messages upstreams, [`threads`] what toolwire holds for clients.
 
 mod built_in;
 mod reader;
 mod requests;
+mod threads;
 
 use bytes::BytesMut;
 use serde_json::{Value, json};

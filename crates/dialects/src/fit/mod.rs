@@ -33,6 +33,7 @@ pub use self::{
 use super::{
     Dialect, UpstreamSide,
     media::{data_url, plain_mime},
+    summary::told,
 };
 use crate::{
     conversation::{CallOutput, Conversation, Part, Role, Turn, is_empty_turn},
@@ -262,19 +263,20 @@ impl Fitting<'_> {
             }
             None => {}
         }
+        let kind = kind_of(value);
+        if let Some(summary) = text(value, "content").filter(|_| kind == "compaction" && role == Role::Assistant) {
+            split.aside(vec![Part::Text(told(summary).into())]);
+            return Ok(());
+        }
         let mut pieces = Vec::new();
         if read(value, &mut pieces) {
             return self.pieces(pieces, value, split);
         }
-        let kind = kind_of(value);
         match (role, kind) {
             (_, "compaction" | "compaction_trigger" | "context_compaction") => Err(unfit(
                 value,
                 match kind {
-                    "compaction_trigger" => {
-                        "asks for a compaction, which this model's API does not have; let the client compact the conversation itself. In Codex, \
-                     configure toolwire as a provider under `[model_providers]`, not by `openai_base_url`"
-                    }
+                    "compaction_trigger" => "asks for a compaction; it must be the last item",
                     _ => {
                         "is a compaction that only the server which made it can read; the conversation before it is in nothing else. Send \
                      the conversation itself"

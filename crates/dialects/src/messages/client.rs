@@ -2,11 +2,14 @@
 
 use bytes::Bytes;
 
-use super::{error_body, request};
+use serde_json::{Value, json};
+
+use super::{error_body, request, threads};
 use crate::{
-    Answering, ClientSide, Dialect, RateStyle, Writer,
+    Answering, ClientSide, Dialect, RateStyle, Record, References, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
+    records,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -41,5 +44,34 @@ impl ClientSide for Client {
     fn unknown_model(&self, name: &str) -> Failure {
         Failure::new(Kind::NotFound, format!("model: {name} (GET /v1/models lists the models)"))
             .with_param("model")
+    }
+
+    fn may_refer(&self, body: &[u8]) -> bool {
+        threads::may_refer(body)
+    }
+
+    fn references(&self, body: &[u8]) -> References {
+        threads::references(body)
+    }
+
+    fn with_history(
+        &self,
+        body: &[u8],
+        references: &References,
+        records: &[Option<Bytes>],
+    ) -> Result<Bytes, Failure> {
+        threads::with_history(body, references, records)
+    }
+
+    fn record_input(&self, body: &Bytes) -> Option<Bytes> {
+        threads::input(body)
+    }
+
+    fn record(&self, input: &[u8], response: &str) -> Option<Record> {
+        records::record(input, response)
+    }
+
+    fn deleted(&self, id: &str) -> Value {
+        json!({"id": id, "type": "message_deleted"})
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
 
@@ -15,13 +15,27 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
         _ => failure.message().into(),
     };
     let mut error = json!({"type": error_type(failure.kind()), "message": message});
-    if let (Some(member), Some(error)) = (failure.unsupported(), error.as_object_mut()) {
-        // SDKs that find this member send the complete conversation instead
-        // (docs/protocols/messages.md#errors).
-        let details = json!({"error_code": format!("{member}_unsupported_request"), "unsupported": [member]});
+    if let (Some(details), Some(error)) = (details(failure), error.as_object_mut()) {
         error.insert("details".to_owned(), details);
     }
     json!({"type": "error", "error": error}).to_string().into_bytes()
+}
+
+/// What SDKs read of an error about a thread: they then send the complete conversation
+/// (docs/protocols/messages.md#threads).
+fn details(failure: &Failure) -> Option<Value> {
+    match (failure.unsupported(), failure.code()) {
+        (Some(member), _) => {
+            Some(json!({"error_code": format!("{member}_unsupported_request"), "unsupported": [member]}))
+        }
+        (None, Some(code)) => is_of_thread(code).then(|| json!({"error_code": code})),
+        (None, None) => None,
+    }
+}
+
+/// Whether this code of an error is about a thread.
+fn is_of_thread(code: &str) -> bool {
+    code.starts_with("thread_")
 }
 
 fn error_type(kind: Kind) -> &'static str {

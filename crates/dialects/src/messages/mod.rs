@@ -11,6 +11,7 @@ mod client;
 mod error;
 mod reader;
 mod request;
+mod threads;
 mod toolsets;
 mod upstream;
 mod writer;

@@ -9,6 +9,7 @@
 
 mod block;
 mod deltas;
+mod held;
 mod members;
 mod stream;
 mod whole;
@@ -22,18 +23,24 @@ pub type Writer = ResponseWriter<stream::Stream, whole::Whole>;
 struct Head {
     id: String,
     model: String,
+    /// Whether the response is stored under this id.
+    stored: bool,
 }
 
 impl Head {
     /// Generates values for upstreams that send no head.
     fn new(answering: &Answering) -> Self {
-        Self { id: Ids::new(answering.stamp.seed, ID_SALT).next(ID_PREFIX), model: answering.model.clone() }
+        Self {
+            id: Ids::new(answering.stamp.seed, ID_SALT).next(ID_PREFIX),
+            model: answering.model.clone(),
+            stored: answering.stored,
+        }
     }
 
     /// Replaces the generated values with the upstream's. An id from another API would not be valid here, so
-    /// it is ignored.
+    /// it is ignored, and a response is stored under its own id, since upstreams repeat theirs.
     fn take(&mut self, start: &Start<'_>) {
-        if start.id.starts_with(ID_PREFIX) {
+        if start.id.starts_with(ID_PREFIX) && !self.stored {
             self.id = start.id.to_string();
         }
         if !start.model.is_empty() {

@@ -1,12 +1,14 @@
 //! [`Client`]: how toolwire serves clients of Responses.
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 
-use super::{Socket, error_body, history, request};
+use super::{Socket, compact, error_body, history, request};
 use crate::{
     Answering, ClientSide, Dialect, Record, References, SocketSide, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
+    records,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +45,26 @@ impl ClientSide for Client {
             .with_param("model")
     }
 
+    fn token_count(&self, tokens: usize) -> Value {
+        json!({"object": "response.input_tokens", "input_tokens": tokens})
+    }
+
+    fn counts_at_upstreams(&self) -> bool {
+        true
+    }
+
+    fn compaction_request(&self, body: &Bytes) -> Bytes {
+        compact::request(body)
+    }
+
+    fn below(&self, body: &Bytes) -> Bytes {
+        compact::below(body)
+    }
+
+    fn may_refer(&self, _body: &[u8]) -> bool {
+        true
+    }
+
     fn references(&self, body: &[u8]) -> References {
         history::references(body)
     }
@@ -61,7 +83,7 @@ impl ClientSide for Client {
     }
 
     fn record(&self, input: &[u8], response: &str) -> Option<Record> {
-        history::record(input, response)
+        records::record(input, response)
     }
 
     fn stored_response(&self, record: &[u8]) -> Option<Bytes> {

@@ -1,8 +1,7 @@
 //! Stored responses: what is stored of a response, and how a request that continues it is completed with the
 //! history.
 //!
-//! A record is `{"input": […], "response": {…}}`. Its input includes the input and the output of earlier
-//! requests, so no record depends on another one.
+//! The input in a record is a list of items.
 //!
 //! ```text
 //! {"previous_response_id": "resp_1", "input": [new]}  ─▶  {"input": [record's input, record's output, new], …}
@@ -14,9 +13,10 @@ use bytes::Bytes;
 
 use super::request::{CONTINUED, PREVIOUS, unknown_item, unknown_response};
 use crate::{
-    Record, References,
+    References,
     failure::Failure,
-    wire::json::{Encoder, Index, Json, Kind as JsonKind, span},
+    records::{INPUT, RESPONSE, list, parsed, with_records},
+    wire::json::{Encoder, Json, Kind as JsonKind, span},
 };
 
 /// The stored responses that a request refers to. Empty if the body is not a request, in which case decoding
@@ -29,7 +29,7 @@ pub(super) fn references(body: &[u8]) -> References {
         let ids = items.filter_map(|item| response_of(&referenced(item)?));
         let mut seen = HashSet::new();
         let others = ids.filter(|id| previous.as_ref() != Some(id) && seen.insert(id.clone())).collect();
-        References { previous, others }
+        References { previous, others, ..References::default() }
     };
     parsed(body, read).unwrap_or_default()
 }
@@ -51,13 +51,6 @@ fn response_of(id: &str) -> Option<String> {
     Some(format!("resp_{suffix}"))
 }
 
-fn parsed<T>(text: &[u8], read: impl FnOnce(Json<'_>) -> T) -> Option<T> {
-    let text = str::from_utf8(text).ok()?;
-    let mut index = Index::default();
-    let json = index.parse(text).ok()?;
-    (json.kind() == JsonKind::Object).then(|| read(json))
-}
-
 /// The request, with the history that it refers to in its `input`. `records` are in the order of the ids in
 /// `references`; an element is `None` if the store does not have that record.
 ///
@@ -68,21 +61,16 @@ pub(super) fn with_history(
     references: &References,
     records: &[Option<Bytes>],
 ) -> Result<Bytes, Failure> {
-    let texts: Vec<_> =
-        records.iter().map(|record| str::from_utf8(record.as_deref().unwrap_or_default())).collect();
-    let mut indices: Vec<_> = texts.iter().map(|_| Index::default()).collect();
-    let mut parsed_records = Vec::with_capacity(texts.len());
-    for (text, index) in texts.iter().zip(&mut indices) {
-        parsed_records.push(text.as_ref().ok().and_then(|text| index.parse(text).ok()));
-    }
-    let mut records = parsed_records.into_iter();
-    let previous = match &references.previous {
-        Some(id) => Some(records.next().flatten().ok_or_else(|| unknown_response(id))?),
-        None => None,
-    };
-    let others: Vec<_> = references.others.iter().map(String::as_str).zip(records).collect();
-    let written = parsed(body, |body| write(body, (references.previous.as_deref(), previous), &others));
-    written.unwrap_or_else(|| Ok(Bytes::copy_from_slice(body)))
+    with_records(records, JsonKind::Array, |records| {
+        let mut records = records.into_iter();
+        let previous = match &references.previous {
+            Some(id) => Some(records.next().flatten().ok_or_else(|| unknown_response(id))?),
+            None => None,
+        };
+        let others: Vec<_> = references.others.iter().map(String::as_str).zip(records).collect();
+        let written = parsed(body, |body| write(body, (references.previous.as_deref(), previous), &others));
+        written.unwrap_or_else(|| Ok(Bytes::copy_from_slice(body)))
+    })
 }
 
 fn write(
@@ -94,7 +82,8 @@ fn write(
     let input = body.get("input");
     let answered = answered(input);
     if let Some(record) = previous {
-        items.extend(list(record.get("input")));
+        let is_compacted = output(record).any(|item| is_of_type(item, "compaction"));
+        items.extend(list(record.get(INPUT)).filter(|item| !is_compacted || is_asked(*item)));
         items.extend(output(record).filter(|item| is_usable(*item, &answered)));
     }
     let known: Vec<_> = previous.into_iter().chain(others.iter().filter_map(|(_, record)| *record)).collect();
@@ -139,12 +128,8 @@ impl<'a> Found<'a> {
     }
 }
 
-fn list(value: Option<Json<'_>>) -> impl Iterator<Item = Json<'_>> {
-    value.filter(|value| value.kind() == JsonKind::Array).into_iter().flat_map(|list| list.elements())
-}
-
 fn output(record: Json<'_>) -> impl Iterator<Item = Json<'_>> {
-    list(record.get("response").and_then(|response| response.get("output")))
+    list(record.get(RESPONSE).and_then(|response| response.get("output")))
 }
 
 /// The ids of the calls whose results are in `input`.
@@ -154,6 +139,15 @@ fn answered(input: Option<Json<'_>>) -> HashSet<String> {
     };
     let results = list(input).filter(is_result);
     results.filter_map(|item| Some(item.get("call_id")?.as_str()?.into_owned())).collect()
+}
+
+fn is_of_type(item: Json<'_>, kind: &str) -> bool {
+    item.get("type").and_then(|kind| kind.as_str()).as_deref() == Some(kind)
+}
+
+/// Whether an item stays when a compaction replaces the conversation: a message that is not the model's.
+fn is_asked(item: Json<'_>) -> bool {
+    item.get("role").and_then(|role| role.as_str()).is_some_and(|role| role != "assistant")
 }
 
 /// Whether an upstream can use an item of the history. A truncated call is useful only if it has a result.
@@ -166,7 +160,7 @@ fn is_usable(item: Json<'_>, answered: &HashSet<String>) -> bool {
     }
 }
 
-fn message(items: &mut Encoder, text: &str) {
+pub(super) fn message(items: &mut Encoder, text: &str) {
     items.object(|item| {
         item.key("type").string("message");
         item.key("role").string("user");
@@ -193,42 +187,39 @@ pub(super) fn input(body: &Bytes) -> Option<Bytes> {
     })?
 }
 
-/// The record for a response to a request with this input.
-pub(super) fn record(input: &[u8], response: &str) -> Option<Record> {
-    let id = parsed(response.as_bytes(), |response| Some(response.get("id")?.as_str()?.into_owned()))??;
-    let input = str::from_utf8(input).ok()?;
-    let mut record = Encoder::with_capacity(input.len() + response.len() + 32);
-    record.object(|record| {
-        record.key("input").written(input);
-        record.key("response").written(response);
-    });
-    Some(Record { id, value: record.finish() })
+/// The response in a record. `None` if it is a record of another dialect.
+pub(super) fn response(record: &[u8]) -> Option<Bytes> {
+    parsed(record, |record| {
+        items_of(record)?;
+        Some(Bytes::copy_from_slice(record.get(RESPONSE)?.raw().as_bytes()))
+    })?
 }
 
-pub(super) fn response(record: &[u8]) -> Option<Bytes> {
-    parsed(record, |record| Some(Bytes::copy_from_slice(record.get("response")?.raw().as_bytes())))?
+fn items_of(record: Json<'_>) -> Option<Json<'_>> {
+    record.get(INPUT).filter(|input| input.kind() == JsonKind::Array)
 }
 
 /// The input in a record, as the API's list of items.
 pub(super) fn input_items(record: &[u8]) -> Option<Bytes> {
     parsed(record, |record| {
+        let items = items_of(record)?;
         let mut page = Encoder::default();
-        let ids: Vec<_> =
-            list(record.get("input")).map(|item| item.get("id").and_then(|id| id.as_str())).collect();
+        let ids: Vec<_> = items.elements().map(|item| item.get("id").and_then(|id| id.as_str())).collect();
         page.object(|page| {
             page.key("object").string("list");
-            page.key("data").array(|data| list(record.get("input")).for_each(|item| data.raw(item)));
+            page.key("data").array(|data| items.elements().for_each(|item| data.raw(item)));
             page.key("first_id").value(&ids.first());
             page.key("last_id").value(&ids.last());
             page.key("has_more").value(&false);
         });
-        page.finish()
-    })
+        Some(page.finish())
+    })?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::record;
 
     #[test]
     fn record_has_the_input_of_every_form() {

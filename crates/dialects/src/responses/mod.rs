@@ -9,6 +9,7 @@
 
 mod built_in;
 mod client;
+mod compact;
 mod history;
 mod reader;
 mod request;

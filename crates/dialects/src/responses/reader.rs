@@ -18,11 +18,13 @@ pub struct ReaderSettings {
     pub max_frame: usize,
     /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
+    /// Whether the client speaks this dialect, too, so that items which no event represents are forwarded.
+    pub verbatim: bool,
 }
 
 impl Default for ReaderSettings {
     fn default() -> Self {
-        Self { max_frame: 8 << 20, tolerate_truncation: false }
+        Self { max_frame: 8 << 20, tolerate_truncation: false, verbatim: false }
     }
 }
 

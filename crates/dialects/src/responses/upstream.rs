@@ -75,6 +75,7 @@ impl UpstreamSide for Options {
         Reader::Responses(super::Reader::new(ReaderSettings {
             max_frame: rules.max_frame,
             tolerate_truncation: rules.tolerate_truncation,
+            verbatim: rules.client == Dialect::Responses,
         }))
     }
 

@@ -13,6 +13,7 @@
 
 mod assembly;
 mod built_in_items;
+mod compaction;
 mod events;
 mod hosted_items;
 mod item;
@@ -92,6 +93,10 @@ impl StreamForm for Stream {
     fn take_response(&mut self) -> Option<String> {
         self.response.take().map(|response| response.to_text())
     }
+
+    fn defect(&self) -> Option<Failure> {
+        self.assembly.defect()
+    }
 }
 
 /// Assembles a response as a single object.
@@ -128,5 +133,9 @@ impl WholeForm for Whole {
 
     fn take_response(&mut self) -> Option<String> {
         self.response.take().map(|response| response.to_text())
+    }
+
+    fn defect(&self) -> Option<Failure> {
+        self.assembly.defect()
     }
 }

@@ -30,6 +30,7 @@ use super::{
         stored_responses::{self, RecordInput},
     },
     Refused, Service, admit,
+    below_responses::INPUT_TOKENS,
     opening::ReadyExchange,
     put_rates,
 };
@@ -138,7 +139,7 @@ impl Service {
         let body = self.shared.stored.responses.with_history(dialect, owner, body, None, now).await?;
         let reasoning = checks::reasoning(headers)?;
         let Read { conversation, demand, affinity } = self.read(dialect, &caller, &body).await?;
-        let stream = conversation.stream;
+        let (stream, is_held) = (conversation.stream, conversation.stored);
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
         exchange::check_multipliers(&conversation, self.shared.config.limits.max_n)?;
@@ -150,7 +151,7 @@ impl Service {
         let plan = self.shared.failover.plan(&self.shared.config, model, affinity, caller.claimant(), may);
         let label = self.shared.extensions.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
-        let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();
+        let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers, is_held)).flatten();
         let asked =
             ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
         let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));
@@ -399,10 +400,21 @@ impl Service {
         body: RequestBody<'_>,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let (body, _memory) = match body.read(self, headers, None).await {
+        let read = async {
+            let (body, memory) = body.read(self, headers, None).await?;
+            let responses = &self.shared.stored.responses;
+            Ok::<_, Failure>((responses.with_history(dialect, caller.owner, body, unix_time()).await?, memory))
+        };
+        let (body, _memory) = match read.await {
             Ok(read) => read,
             Err(failure) => return reply::error(failure, dialect, access),
         };
+        if dialect.side().counts_at_upstreams() {
+            access = match self.ask_below(dialect, &caller, INPUT_TOKENS, &body, access).await {
+                Ok(response) => return response,
+                Err(access) => *access,
+            };
+        }
         let counted = async {
             let conversation = decode(dialect, &body).await?;
             access.asked(&conversation.model, false);

@@ -185,6 +185,9 @@ impl Service {
             Route::Generate(_) => {
                 return Box::pin(self.generate(dialect, client, &head.headers, body, access)).await;
             }
+            Route::Compact(_) => {
+                return Box::pin(self.compact(dialect, client, &head.headers, body, access)).await;
+            }
             Route::CountTokens(_) => {
                 Box::pin(self.count_tokens(dialect, client, &head.headers, body, access)).await
             }
@@ -308,10 +311,8 @@ impl Service {
         id: &str,
         access: Access,
     ) -> Response<ReplyBody> {
-        match self.shared.stored.responses.delete(owner, id, unix_time()).await {
-            Ok(()) => {
-                reply::json(&serde_json::json!({"id": id, "object": "response", "deleted": true}), access)
-            }
+        match self.shared.stored.responses.delete(dialect, owner, id, unix_time()).await {
+            Ok(deleted) => reply::json(&deleted, access),
             Err(failure) => reply::error(failure, dialect, access),
         }
     }

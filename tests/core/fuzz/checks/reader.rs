@@ -54,7 +54,7 @@ fn reader_of(flags: u8) -> Reader {
         return Reader::Ollama(ollama::Reader::new(settings));
     }
     if on(4) && on(7) {
-        let settings = responses::ReaderSettings { max_frame, tolerate_truncation: on(2) };
+        let settings = responses::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(3) };
         return Reader::Responses(responses::Reader::new(settings));
     }
     if on(7) {

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Dialect,
-    conversation::{Conversation, Part, Rest, Role, Sampling, Tool, Turn},
+    conversation::{Compaction, CompactionForm, Conversation, Part, Rest, Role, Sampling, Tool, Turn},
     failure::{Failure, Kind},
     fields::{self, Fields, Path, missing, wrong_type, wrong_value},
     wire::json::{Json, Kind as JsonKind},
@@ -43,6 +43,8 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     let late_tools = toolbox.add_late(late);
     let sampling = sampling(&mut fields)?;
     let stream = fields.boolean("stream")?.unwrap_or(false);
+    let stored = fields.boolean(HELD)?.unwrap_or(false);
+    let compaction = compaction(&fields)?;
     Ok(Conversation {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
@@ -56,10 +58,28 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         // Every response in this API has token counts.
         include_usage: true,
         sampling,
+        stored,
+        compaction,
         rest: Rest::new(Dialect::Messages.name(), fields.into_rest()),
         ..Conversation::default()
     })
 }
+
+/// The compaction that `compaction` asks for. The field stays, for upstreams of this dialect.
+fn compaction(fields: &Fields<'_, '_>) -> Result<Option<Compaction>, Failure> {
+    let Some(compaction) = fields.peek("compaction") else { return Ok(None) };
+    let path = fields.at("compaction");
+    if compaction.kind() != JsonKind::Object {
+        return Err(wrong_type(path, "an object", compaction));
+    }
+    let question = compaction.get("instructions").and_then(|question| question.as_str());
+    let question = question.filter(|question| !question.trim().is_empty()).map(Into::into);
+    Ok(Some(Compaction { form: CompactionForm::Content, question }))
+}
+
+/// Replaces `thread` once the history has been added to `messages`. A request that still has `thread` is not
+/// held by toolwire.
+pub(super) const HELD: &str = "toolwire_thread";
 
 /// Reads `system`, which is a string or a list of text blocks.
 fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {

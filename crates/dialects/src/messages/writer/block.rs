@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Dialect,
+    Answering, Dialect,
     conversation::{Namespaced, own_id},
     event::{Annotation, Finish, Opaque, Runner, ServerCall, Usage, Warning},
     messages::toolsets::TOOLSET_NAME,
     opaque::carried,
     search_results::{Page, pages},
+    summary::SummaryText,
 };
 
 /// The kinds of blocks that show calls run by the upstream or by toolwire. Searches have their own blocks in
@@ -71,6 +72,14 @@ impl Hosted {
             }),
         }
     }
+}
+
+/// The type of a block with a summary, and the stop reason of its message.
+pub(super) const COMPACTION: &str = "compaction";
+
+/// Collects the summary. `None` if the response is not a compaction.
+pub(super) fn summary(answering: &Answering) -> Option<SummaryText> {
+    answering.compaction.map(|_| SummaryText::default())
 }
 
 /// The server name to use for the upstream's own tools.

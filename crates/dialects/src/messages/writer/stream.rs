@@ -7,6 +7,7 @@ use super::{
     Head,
     block::{self, Hosted, SERVER_NAME, client_call},
     deltas::Deltas,
+    held::Held,
     members::UpstreamMembers,
 };
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
     failure::Failure,
     messages::error_body,
     opaque::carried,
+    summary::SummaryText,
     wire::json::{Json, span},
 };
 
@@ -38,6 +40,10 @@ pub struct Stream {
     usage: Option<Box<Usage>>,
     upstream: UpstreamMembers,
     warnings: Vec<Value>,
+    /// The message so far, if it should be stored.
+    held: Option<Box<Held>>,
+    /// The summary, if the response is a compaction.
+    summary: Option<SummaryText>,
 }
 
 #[derive(Debug)]
@@ -88,10 +94,72 @@ impl StreamForm for Stream {
             usage: None,
             upstream: UpstreamMembers::default(),
             warnings: Vec::new(),
+            held: answering.stored.then(|| Box::new(Held::new(answering))),
+            summary: block::summary(answering),
         }
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        if let Some(held) = &mut self.held {
+            held.event(event);
+        }
+        if !self.summary.as_mut().is_some_and(|summary| summary.takes(event)) {
+            self.put(event, out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut BytesMut) {
+        self.begin(out);
+        let mut reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
+        if let Some(summary) = self.summary.take() {
+            self.put_summary(&summary.text, out);
+            reason = Some(block::COMPACTION);
+        }
+        let mut event = json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": null},
+            "usage": block::usage(self.usage.as_deref()),
+        });
+        if let Some(event) = event.as_object_mut() {
+            self.upstream.extend_delta(event);
+            if !self.warnings.is_empty() {
+                event.insert("toolwire".to_owned(), block::notes(&self.warnings));
+            }
+        }
+        put_event("message_delta", &event, out);
+        put_event("message_stop", &json!({"type": "message_stop"}), out);
+    }
+
+    /// Writes the error as the last event. Clients raise it and stop reading.
+    fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+        out.put_slice(b"event: error\ndata: ");
+        out.put_slice(&error_body(failure));
+        out.put_slice(b"\n\n");
+    }
+
+    /// Writes a `ping`, or a comment if the message has not started.
+    fn keep_alive(&self, out: &mut BytesMut) {
+        match self.begun {
+            true => put_event("ping", &json!({"type": "ping"}), out),
+            false => out.put_slice(b": keep-alive\n\n"),
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.summary.as_ref().map_or(0, |summary| summary.text.len())
+    }
+
+    fn defect(&self) -> Option<Failure> {
+        self.summary.as_ref()?.defect(self.finish)
+    }
+
+    fn take_response(&mut self) -> Option<String> {
+        self.held.take()?.into_message()
+    }
+}
+
+impl Stream {
+    fn put(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Start(start) if !self.begun => self.head.take(start),
             Event::Start(_) | Event::Ping(_) => {}
@@ -133,41 +201,6 @@ impl StreamForm for Stream {
         }
     }
 
-    fn finish(&mut self, out: &mut BytesMut) {
-        self.begin(out);
-        let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
-        let mut event = json!({
-            "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": null},
-            "usage": block::usage(self.usage.as_deref()),
-        });
-        if let Some(event) = event.as_object_mut() {
-            self.upstream.extend_delta(event);
-            if !self.warnings.is_empty() {
-                event.insert("toolwire".to_owned(), block::notes(&self.warnings));
-            }
-        }
-        put_event("message_delta", &event, out);
-        put_event("message_stop", &json!({"type": "message_stop"}), out);
-    }
-
-    /// Writes the error as the last event. Clients raise it and stop reading.
-    fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
-        out.put_slice(b"event: error\ndata: ");
-        out.put_slice(&error_body(failure));
-        out.put_slice(b"\n\n");
-    }
-
-    /// Writes a `ping`, or a comment if the message has not started.
-    fn keep_alive(&self, out: &mut BytesMut) {
-        match self.begun {
-            true => put_event("ping", &json!({"type": "ping"}), out),
-            false => out.put_slice(b": keep-alive\n\n"),
-        }
-    }
-}
-
-impl Stream {
     /// Writes `message_start` if that has not been done yet.
     fn begin(&mut self, out: &mut BytesMut) {
         if std::mem::replace(&mut self.begun, true) {
@@ -202,9 +235,9 @@ impl Stream {
             }
             Event::Finish(finish) => {
                 self.upstream.take_stop(frame, *finish);
-                self.event(event, out);
+                self.put(event, out);
             }
-            event => self.event(event, out),
+            event => self.put(event, out),
         }
     }
 
@@ -373,6 +406,12 @@ impl Stream {
     fn close_calls(&mut self, out: &mut BytesMut) {
         self.calls.drain(..).for_each(|open| put_stop(open.deltas.index, out));
         self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
+    }
+
+    fn put_summary(&mut self, text: &str, out: &mut BytesMut) {
+        let index = self.block_start(&json!({"type": block::COMPACTION, "content": null}), out);
+        put_delta(index, &json!({"type": "compaction_delta", "content": text}), out);
+        put_stop(index, out);
     }
 
     /// Writes a block that has no deltas.

@@ -15,6 +15,7 @@ use crate::{
     failure::Failure,
     messages::error_body,
     opaque::carried,
+    summary::SummaryText,
     wire::json::Json,
 };
 
@@ -36,6 +37,10 @@ pub struct Whole {
     warnings: Vec<Value>,
     /// Approximate size of the collected events in bytes.
     kept: usize,
+    /// The complete response, set at the end if it should be stored.
+    response: Option<String>,
+    /// The summary, if the response is a compaction.
+    summary: Option<SummaryText>,
 }
 
 #[derive(Debug)]
@@ -76,10 +81,15 @@ impl WholeForm for Whole {
             upstream: UpstreamMembers::default(),
             warnings: Vec::new(),
             kept: 0,
+            response: None,
+            summary: block::summary(answering),
         }
     }
 
     fn event(&mut self, event: &Event<'_>) {
+        if self.summary.as_mut().is_some_and(|summary| summary.takes(event)) {
+            return;
+        }
         match event {
             Event::Start(start) => self.head.take(start),
             Event::Ping(_) => {}
@@ -134,9 +144,39 @@ impl WholeForm for Whole {
     }
 
     fn finish(&mut self, out: &mut BytesMut) {
-        let content: Vec<Value> =
+        let message = self.message();
+        out.extend_from_slice(message.as_bytes());
+        self.response = Some(message).filter(|_| self.head.stored);
+    }
+
+    /// Approximate size of the collected contents in bytes, without the overhead of storing them.
+    fn kept(&self) -> usize {
+        self.kept + self.summary.as_ref().map_or(0, |summary| summary.text.len())
+    }
+
+    fn error_body(failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+
+    fn take_response(&mut self) -> Option<String> {
+        self.response.take()
+    }
+
+    fn defect(&self) -> Option<Failure> {
+        self.summary.as_ref()?.defect(self.finish)
+    }
+}
+
+impl Whole {
+    /// Ends the message and returns it as JSON.
+    pub(super) fn message(&mut self) -> String {
+        let mut content: Vec<Value> = 
             self.blocks.drain(..).map(|block| block.into_value(&self.namespaced)).collect();
-        let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
+        let mut reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
+        if let Some(SummaryText { text }) = self.summary.take() {
+            content.push(json!({"type": block::COMPACTION, "content": text}));
+            reason = Some(block::COMPACTION);
+        }
         let mut message = json!({
             "id": self.head.id,
             "type": "message",
@@ -153,20 +193,16 @@ impl WholeForm for Whole {
                 message.insert("toolwire".to_owned(), block::notes(&self.warnings));
             }
         }
-        out.extend_from_slice(message.to_string().as_bytes());
+        message.to_string()
     }
 
-    /// Approximate size of the collected contents in bytes, without the overhead of storing them.
-    fn kept(&self) -> usize {
-        self.kept
+    /// Adds a citation, in the upstream's form, to the last text.
+    pub(super) fn cite(&mut self, citation: Value) {
+        if let Some((_, citations)) = self.last_text() {
+            citations.push(citation);
+        }
     }
 
-    fn error_body(failure: &Failure) -> Vec<u8> {
-        error_body(failure)
-    }
-}
-
-impl Whole {
     /// Records an event and the upstream's own frame for it.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
         match (event, begun_block(frame)) {

@@ -21,7 +21,7 @@ use crate::{
 /// The state of one response.
 #[derive(Debug)]
 pub struct ResponseReader {
-    settings: ReaderSettings,
+    pub(super) settings: ReaderSettings,
     has_started: bool,
     is_whole: bool,
     pub(super) text: Channel,

@@ -12,13 +12,14 @@ use super::{
 };
 use crate::{
     Dialect,
-    conversation::{Call, CallOutput, Part, Rest, Role, Turn},
+    conversation::{COMPACTION_TRIGGER, Call, CallOutput, Part, Rest, Role, Turn},
     custom_tools::input_arguments,
     failure::{Failure, Kind},
     fields::{Fields, Path, missing, wrong_type, wrong_value},
     fit::output_of,
     opaque::carried_back,
     responses::{Options, built_in::BuiltInTool},
+    summary::{self, CarriedSummary},
     wire::{
         json::{Json, Kind as JsonKind},
         text::{boundary_upto, head},
@@ -147,6 +148,12 @@ impl<'a, 't> History<'a, 't> {
                 self.assistant(vec![part], item, has_more(fields, &["id", "status"]));
                 Ok(())
             }
+            "compaction" => self.compaction(fields, item),
+            // A turn of its own, so that it can be removed.
+            COMPACTION_TRIGGER => {
+                self.begin(Role::Assistant, vec![content::other(item)], item, false);
+                Ok(())
+            }
             // References to stored items have already been resolved.
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
             // Calls to other tools, and items that the API may add. The `fit` module converts them for other
@@ -210,6 +217,26 @@ impl<'a, 't> History<'a, 't> {
             role => self.begin(role, parts, item, more),
         }
         Ok(())
+    }
+
+    /// Adds a compaction: as text if toolwire made it, since no upstream can read it.
+    fn compaction(&mut self, mut fields: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {
+        let content = fields.string("encrypted_content")?;
+        match summary::read(content.as_deref().unwrap_or_default()) {
+            CarriedSummary::Summary(text) => {
+                let text = summary::told(text);
+                self.begin(Role::User, vec![Part::Text(text.into())], item, false);
+                Ok(())
+            }
+            CarriedSummary::Damaged => {
+                let why = "is a summary by toolwire that is not as it was sent; send the conversation itself";
+                Err(wrong_value(fields.at("encrypted_content"), why))
+            }
+            CarriedSummary::Foreign => {
+                self.assistant(vec![content::other(item)], item, false);
+                Ok(())
+            }
+        }
     }
 
     fn call(&self, kind: &str, fields: &mut Fields<'_, '_>) -> Result<Call, Failure> {

@@ -18,11 +18,11 @@ pub(super) use encode::encode;
 pub(super) use items::{clip, unknown_item};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     Dialect,
-    conversation::{Conversation, Part, Rest, Role, Sampling, Turn},
+    conversation::{COMPACTION_TRIGGER, Compaction, CompactionForm, Conversation, Part, Rest, Role, Sampling, Turn},
     failure::{Failure, Kind},
     fields::{self, Fields, Path, missing, wrong_type, wrong_value},
     wire::json::{Json, Kind as JsonKind},
@@ -44,10 +44,17 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     if let Some(id) = fields.string(PREVIOUS)? {
         return Err(unknown_response(&id));
     }
-    let repeated = repeated(&mut fields);
+    let mut repeated = repeated(&mut fields);
     let mut toolbox = tools::take(&mut fields)?;
     let mut turns = Vec::from_iter(instructions(&mut fields)?);
+    let input = fields.peek("input");
     let (history, late) = items::take(&mut fields, &toolbox)?;
+    let compaction = compaction(&history);
+    match compaction.as_ref().map(|compaction| compaction.form) {
+        Some(_) if history.len() == 1 => return Err(no_input(&fields)),
+        Some(CompactionForm::Resource) => _ = repeated.insert(USERS.to_owned(), users(input)),
+        _ => {}
+    }
     turns.extend(history);
     let late_tools = toolbox.add_late(fields.at("input"), &late)?;
     let sampling = sampling(&mut fields)?;
@@ -70,6 +77,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         include_usage: true,
         sampling,
         stored,
+        compaction,
         repeated: Rest::new(DIALECT, repeated),
         rest: Rest::new(DIALECT, fields.into_rest()),
         ..Conversation::default()
@@ -95,6 +103,39 @@ fn refuse_unsupported(fields: &Fields<'_, '_>) -> Result<(), Failure> {
         Some((key, why)) => Err(wrong_value(fields.at(key), why).with_code("unsupported_parameter")),
         None => Ok(()),
     }
+}
+
+/// The compaction for which the last item asks.
+fn compaction(turns: &[Turn]) -> Option<Compaction> {
+    let [Part::Other(item)] = turns.last()?.parts.as_slice() else { return None };
+    let (_, item) = item.parts();
+    let is_trigger = item.get("type").is_some_and(|kind| kind == COMPACTION_TRIGGER);
+    let is_resource = item.get(RESOURCE).is_some_and(|flag| flag == true);
+    let form = if is_resource { CompactionForm::Resource } else { CompactionForm::Content };
+    is_trigger.then(|| Compaction::new(form))
+}
+
+/// Marks a trigger of a compaction that is to become a resource of its own.
+pub(super) const RESOURCE: &str = "toolwire_resource";
+
+/// The key under which the user's messages are repeated in such a resource.
+pub(super) const USERS: &str = "input";
+
+/// The user's messages in an input, as items of a response.
+fn users(input: Option<Json<'_>>) -> Value {
+    let message = |content: Value| json!({"type": "message", "role": "user", "status": "completed", "content": content});
+    let text = |text: &str| json!([{"type": "input_text", "text": text}]);
+    let Some(input) = input else { return Value::Array(Vec::new()) };
+    if let Some(only) = input.as_str() {
+        return json!([message(text(&only))]);
+    }
+    let items = input.elements().map(|item| item.to_value());
+    let items = items.filter(|item| item.get("role").is_some_and(|role| role == "user"));
+    let items = items.filter_map(|mut item| match item.get_mut("content")?.take() {
+        Value::String(content) => Some(message(text(&content))),
+        content => Some(message(content)),
+    });
+    items.collect()
 }
 
 /// The fields that a response repeats (docs/protocols/responses.md#response).

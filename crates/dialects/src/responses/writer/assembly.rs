@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     built_in_items::BuiltInCall,
+    compaction::Summary,
     events::Events,
     hosted_items::{HostedItem, Key, Kind, Outcome},
     item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
@@ -47,6 +48,8 @@ pub(super) struct Assembly {
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
     warnings: Vec<Value>,
+    /// The summary, if the response is a compaction.
+    summary: Option<Summary>,
     /// Approximate size of the items in bytes.
     kept: usize,
 }
@@ -78,6 +81,7 @@ impl Assembly {
             finish: None,
             usage: None,
             warnings: Vec::new(),
+            summary: Summary::new(answering),
             kept: 0,
         }
     }
@@ -88,10 +92,18 @@ impl Assembly {
 
     /// Approximate size of the collected contents in bytes, without the overhead of storing them.
     pub(super) fn kept(&self) -> usize {
-        self.kept
+        self.kept + self.summary.as_ref().map_or(0, |summary| summary.text.text.len())
+    }
+
+    /// Why the response, once it has a finish, is not what the client asked for.
+    pub(super) fn defect(&self) -> Option<Failure> {
+        self.summary.as_ref()?.text.defect(self.finish)
     }
 
     pub(super) fn event(&mut self, event: &Event<'_>, events: &mut Events<'_>) {
+        if self.summary.as_mut().is_some_and(|summary| summary.text.takes(event)) {
+            return;
+        }
         match event {
             Event::Start(start) if !self.begun => self.head.take(start),
             Event::Start(_) | Event::Ping(_) => {}
@@ -129,13 +141,16 @@ impl Assembly {
                 self.close_hosted(Outcome::Unshown, events);
             }
             Event::Verbatim { means: Some(event), .. } => self.event(event, events),
-            Event::Verbatim { means: None, .. } => {}
+            Event::Verbatim { frame, means: None } => self.own_item(frame, events),
         }
     }
 
     /// Ends the response and writes its last event. Returns the complete response as JSON.
     pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
         self.begin(events);
+        if let Some(summary) = self.summary.take() {
+            self.put_summary(summary, events);
+        }
         let status = Status::Ended(self.finish);
         let response = self.response(status);
         events.put_rope(&format!("response.{}", status.word()), &["\"response\":"], &response, "");
@@ -173,7 +188,7 @@ impl Assembly {
     }
 
     /// The position of the next item. Its id starts with `prefix`.
-    fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
+    pub(super) fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
         self.begin(events);
         self.close_cut_call(events);
         let index = self.items.len();
@@ -192,13 +207,21 @@ impl Assembly {
         }
     }
 
-    fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
+    pub(super) fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
         // The item's text was counted when it arrived.
         self.kept += ITEM;
         if let Some(slot) = self.items.get_mut(place.index) {
             *slot = Some(item);
         }
+    }
+
+    /// Adds an item of the upstream that no event represents.
+    fn own_item(&mut self, item: &str, events: &mut Events<'_>) {
+        self.close_said(true, events);
+        self.kept += item.len();
+        let place = self.next_place("item", events);
+        self.put_whole(place, item.to_owned().into(), events);
     }
 
     fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::rope::Rope;
 use crate::{
     Answering, Dialect, Ids,
+    conversation::CompactionForm,
     event::{Finish, Start, Usage},
     failure::Failure,
     wire::json::Encoder,
@@ -21,6 +22,8 @@ pub(super) struct Head {
     repeated: Map<String, Value>,
     /// Tools in the request that are not run.
     left_out: Vec<String>,
+    /// Whether the object is a compaction instead of a response.
+    is_compaction: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +81,7 @@ impl Head {
             stored: answering.stored,
             repeated: repeated.cloned().unwrap_or_default(),
             left_out: answering.left_out.clone(),
+            is_compaction: answering.compaction == Some(CompactionForm::Resource),
         }
     }
 
@@ -106,8 +110,33 @@ impl Head {
         usage: Option<&Usage>,
         warnings: &[Value],
     ) -> Rope {
-        let is_over = matches!(status, Status::Ended(_));
         let mut response = Encoder::with_capacity(1024);
+        match self.is_compaction {
+            true => self.put_compaction(&mut response, usage),
+            false => self.put_response(&mut response, status, usage, warnings),
+        }
+        let text = response.finish_text();
+        let (before, behind) = text.split_once(OUTPUT).unwrap_or((&text, ""));
+        let mut response = Rope::default();
+        response.push(before);
+        response.push("[");
+        for (place, item) in output.enumerate() {
+            response.push(if place == 0 { "" } else { "," });
+            response.append(item);
+        }
+        response.push("]");
+        response.push(behind);
+        response
+    }
+
+    fn put_response(
+        &self,
+        response: &mut Encoder,
+        status: Status<'_>,
+        usage: Option<&Usage>,
+        warnings: &[Value],
+    ) {
+        let is_over = matches!(status, Status::Ended(_));
         response.object(|response| {
             response.key("id").string(&self.id);
             response.key("object").string("response");
@@ -130,18 +159,16 @@ impl Head {
                 response.key("toolwire").value(&json!({"warnings": warnings}));
             }
         });
-        let text = response.finish_text();
-        let (before, behind) = text.split_once(OUTPUT).unwrap_or((&text, ""));
-        let mut response = Rope::default();
-        response.push(before);
-        response.push("[");
-        for (place, item) in output.enumerate() {
-            response.push(if place == 0 { "" } else { "," });
-            response.append(item);
-        }
-        response.push("]");
-        response.push(behind);
-        response
+    }
+
+    fn put_compaction(&self, compaction: &mut Encoder, usage: Option<&Usage>) {
+        compaction.object(|compaction| {
+            compaction.key("id").string(&self.id);
+            compaction.key("object").string("response.compaction");
+            compaction.key("created_at").value(&self.created);
+            compaction.key("output").written(OUTPUT);
+            compaction.key("usage").value(&counts(usage));
+        });
     }
 
     /// The `metadata` of the request, plus a note about tools that are not run.

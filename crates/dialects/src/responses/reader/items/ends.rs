@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
+
 use super::{PartKey, Section, item_id};
 use crate::{
     Dialect, Skip,
@@ -44,7 +46,7 @@ impl ResponseReader {
                 Some(tool) => self.end_built_in(output, tool, item, out)?,
                 None => self.server_call(kind, item, out),
             },
-            _ => self.skipped.add(Skip::UnknownPart),
+            kind => self.other_item(kind, item, out),
         }
         if let Some(place) = self.open.iter().rposition(|open| open.output == output) {
             let mut name = self.open.remove(place).name;
@@ -72,6 +74,23 @@ impl ResponseReader {
             self.calls.end(output, out);
         }
         Ok(())
+    }
+
+    /// Handles an item for which there is no event: forwards it if possible, and skips it otherwise.
+    fn other_item(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
+        if kind.is_empty() || !self.settings.verbatim {
+            return self.skipped.add(Skip::UnknownPart);
+        }
+        self.progress.has_content = true;
+        let value;
+        let frame = match item.raw() {
+            raw if memchr2(b'\n', b'\r', raw.as_bytes()).is_none() => raw,
+            _ => {
+                value = item.to_value().to_string();
+                &value
+            }
+        };
+        out.event(Event::Verbatim { frame, means: None });
     }
 
     fn end_message(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
