@@ -104,18 +104,22 @@ async fn json_of(proxy: &Proxy, path: &str, body: &Value) -> (u16, Value) {
 /// What Codex sends when the context is full.
 fn triggered(stream: bool) -> Value {
     json!({"model": "m", "store": false, "stream": stream, "instructions": "You are an agent.",
-        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}, {"type": "web_search"}],
-        "tool_choice": "auto", "parallel_tool_calls": true,
-        "input": [
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Do it."}]},
-            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "c1", "output": "done"},
-            {"type": "compaction_trigger"},
-        ]})
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}, {"type": "web_search"}],
+    "tool_choice": "auto", "parallel_tool_calls": true,
+    "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Do it."}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "done"},
+        {"type": "compaction_trigger"},
+    ]})
 }
 
 fn events(stream: &str) -> Vec<Value> {
-    stream.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| serde_json::from_str(data).unwrap()).collect()
+    stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect()
 }
 
 fn texts(messages: &Value) -> String {
@@ -139,7 +143,10 @@ async fn compaction_is_a_summary_by_the_model_without_tools() {
         assert_eq!((*completed, &events[3]["output_index"]), ("response.completed", &json!(0)));
         let response = &events[4]["response"];
         assert_eq!(response["output"], json!([events[3]["item"]]));
-        assert_eq!((&response["usage"]["input_tokens"], &response["usage"]["output_tokens"]), (&json!(70), &json!(7)));
+        assert_eq!(
+            (&response["usage"]["input_tokens"], &response["usage"]["output_tokens"]),
+            (&json!(70), &json!(7))
+        );
         let item = &events[3]["item"];
         assert_eq!(item["type"], "compaction");
         {
@@ -150,7 +157,10 @@ async fn compaction_is_a_summary_by_the_model_without_tools() {
             assert_eq!(messages[0]["content"], "You are an agent.");
             let last = messages.last().unwrap();
             assert!(last["role"] == "user" && texts(last).contains("Summarize the conversation"), "{body}");
-            assert!(texts(&body["messages"]).contains("Do it.") && texts(&body["messages"]).contains("done"), "{body}");
+            assert!(
+                texts(&body["messages"]).contains("Do it.") && texts(&body["messages"]).contains("done"),
+                "{body}"
+            );
         }
         // The next request has the summary in place of the conversation.
         let input = json!([item, {"role": "user", "content": "And now?"}]);
@@ -164,7 +174,10 @@ async fn compaction_is_a_summary_by_the_model_without_tools() {
     }
     let proxy = Setup::new(upstream.address).start().await;
     let (status, whole) = json_of(&proxy, "/v1/responses", &triggered(false)).await;
-    assert_eq!((status, &whole["output"][0]["type"], whole["output"].as_array().unwrap().len()), (200, &json!("compaction"), 1));
+    assert_eq!(
+        (status, &whole["output"][0]["type"], whole["output"].as_array().unwrap().len()),
+        (200, &json!("compaction"), 1)
+    );
 }
 
 /// An empty summary would lose the conversation.
@@ -178,7 +191,9 @@ async fn compaction_without_a_complete_summary_fails() {
     ] {
         let (upstream, _) = chat(says, reason).await;
         let proxy = Setup::new(upstream.address).start().await;
-        for (path, stream) in [("/v1/responses", false), ("/v1/responses", true), ("/v1/responses/compact", false)] {
+        for (path, stream) in
+            [("/v1/responses", false), ("/v1/responses", true), ("/v1/responses/compact", false)]
+        {
             let mut body = triggered(stream);
             if path.ends_with("compact") {
                 body["input"].as_array_mut().unwrap().pop();
@@ -203,7 +218,8 @@ async fn trigger_needs_a_conversation_and_comes_last() {
         let (status, body) = json_of(&proxy, "/v1/responses", &json!({"model": "m", "input": input})).await;
         assert_eq!((status, &body["error"]["type"]), (400, &json!("invalid_request_error")), "{body}");
     }
-    for damaged in ["toolwire_summary_1:", "toolwire_summary_1:0:x", "toolwire_summary_1:0000000000000000:x"] {
+    for damaged in ["toolwire_summary_1:", "toolwire_summary_1:0:x", "toolwire_summary_1:0000000000000000:x"]
+    {
         let item = json!({"type": "compaction", "encrypted_content": damaged});
         let body = json!({"model": "m", "input": [item, {"role": "user", "content": "hi"}]});
         let (status, body) = json_of(&proxy, "/v1/responses", &body).await;
@@ -255,7 +271,11 @@ async fn compaction_is_a_resource_with_the_messages_of_the_user() {
         assert!(compacted["id"].is_string() && compacted["created_at"].is_u64());
         assert_eq!(compacted["usage"]["total_tokens"], 77);
         let output = compacted["output"].as_array().unwrap();
-        let said: Vec<_> = output.iter().filter(|item| item["role"] == "user").map(|item| item["content"][0]["text"].as_str().unwrap()).collect();
+        let said: Vec<_> = output
+            .iter()
+            .filter(|item| item["role"] == "user")
+            .map(|item| item["content"][0]["text"].as_str().unwrap())
+            .collect();
         assert_eq!(said, users, "{compacted}");
         assert_eq!((output.len(), &output.last().unwrap()["type"]), (users.len() + 1, &json!("compaction")));
         let mut next = compacted["output"].clone();
@@ -263,7 +283,10 @@ async fn compaction_is_a_resource_with_the_messages_of_the_user() {
         assert_eq!(post(&proxy, "/v1/responses", &json!({"model": "m", "input": next})).await.0, 200);
         let asked = asked.lock().unwrap();
         let messages = &asked.last().unwrap().1["messages"];
-        assert!(texts(messages).contains("The user wants it done.") && texts(messages).contains(users[0]), "{messages}");
+        assert!(
+            texts(messages).contains("The user wants it done.") && texts(messages).contains(users[0]),
+            "{messages}"
+        );
     }
     for (body, status) in [
         (json!({"model": "m"}), 400),

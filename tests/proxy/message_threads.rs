@@ -175,7 +175,8 @@ async fn thread_is_continued_with_all_that_it_holds() {
         assert_eq!(status, 200, "{second}");
         assert_ne!(first["id"], second["id"]);
         let body = told(&asked);
-        let texts: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+        let texts: Vec<_> =
+            body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
         assert_eq!(texts, ["system", "user", "assistant", "user"], "{body}");
         assert_eq!(body["messages"][0]["content"], "Be brief.");
         assert_eq!(body["messages"][3]["content"], "two");
@@ -206,7 +207,8 @@ async fn upstream_of_messages_gets_the_whole_conversation() {
         let (status, message) = create(&proxy, "", go_on(&first, result.clone())).await;
         assert_eq!(status, 200, "{message}");
         let messages = [user("one"), json!([{"role": "assistant", "content": content}]), result];
-        let messages: Vec<Value> = messages.iter().flat_map(|list| list.as_array().unwrap().clone()).collect();
+        let messages: Vec<Value> =
+            messages.iter().flat_map(|list| list.as_array().unwrap().clone()).collect();
         let expected = json!({"messages": messages, "system": "Be brief.", "tools": [tool()]});
         assert_eq!(told(&asked), expected, "{stream}");
         let (body, betas) = asked.lock().unwrap().last().unwrap().clone();
@@ -291,10 +293,15 @@ async fn what_is_no_thread_is_refused() {
         (json!({"type": "continue", "previous_message_id": 7}), "thread.previous_message_id"),
     ] {
         let (status, body) = create(&proxy, "", json!({"thread": thread, "messages": user("two")})).await;
-        assert_eq!((status, &body["error"]["type"]), (400, &json!("invalid_request_error")), "{thread}: {body}");
+        assert_eq!(
+            (status, &body["error"]["type"]),
+            (400, &json!("invalid_request_error")),
+            "{thread}: {body}"
+        );
         assert!(body["error"]["message"].as_str().unwrap().contains(param), "{thread}: {body}");
     }
-    let (status, body) = create(&proxy, "", json!({"Thread": {"type": "create"}, "messages": user("two")})).await;
+    let (status, body) =
+        create(&proxy, "", json!({"Thread": {"type": "create"}, "messages": user("two")})).await;
     assert!(status == 400 && body["error"]["message"].as_str().unwrap().contains("`thread`"), "{body}");
     for (changed, is_ok) in [
         (json!({"system": "Be brief."}), true),
@@ -351,7 +358,11 @@ async fn upstream_that_has_no_such_thread_says_so_to_the_client() {
     off.store = StoreKind::Off;
     let proxy = off.start().await;
     let (status, body) = create(&proxy, "", go_on(&json!({"id": "msg_1"}), user("two"))).await;
-    assert_eq!((status, &body["error"]["details"]["error_code"]), (404, &json!("thread_not_found")), "{body}");
+    assert_eq!(
+        (status, &body["error"]["details"]["error_code"]),
+        (404, &json!("thread_not_found")),
+        "{body}"
+    );
 }
 
 #[tokio::test]

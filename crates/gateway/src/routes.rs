@@ -382,7 +382,10 @@ mod tests {
     #[test]
     fn own_paths_are_never_passed_through() {
         let endpoints = ENDPOINTS.iter().map(|endpoint| endpoint.path);
-        for path in endpoints.chain(COUNTS.iter().chain(COMPACTIONS).map(|(path, _)| *path)).chain([MODELS, "/models/x"]) {
+        for path in endpoints
+            .chain(COUNTS.iter().chain(COMPACTIONS).map(|(path, _)| *path))
+            .chain([MODELS, "/models/x"])
+        {
             let error = Passthrough::parse(&[&format!("{BASE}{path}")]).unwrap_err().to_string();
             assert!(error.contains("itself"), "{path}: {error}");
         }

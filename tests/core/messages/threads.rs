@@ -47,11 +47,15 @@ fn call_that_was_cut_off_stays_only_with_its_result() {
     let first = json!({"model": "m", "thread": {"type": "create"}, "messages": [user("q")]});
     let text = json!({"type": "text", "text": "Let me look."});
     let cut = json!({"type": "tool_use", "id": "t1", "name": "f", "input": "{\"a"});
-    let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "r"}]});
+    let result =
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "r"}]});
     let record = held(&joined(&first, None), &response(json!([text, cut]), "max_tokens"));
     for (message, content) in [(user("go on"), json!([text])), (result, json!([text, cut]))] {
         let joined = joined(&next(json!([message])), Some(&record));
-        assert_eq!(joined["messages"], json!([user("q"), {"role": "assistant", "content": content}, message]));
+        assert_eq!(
+            joined["messages"],
+            json!([user("q"), {"role": "assistant", "content": content}, message])
+        );
     }
     // Nothing is left of the turn.
     let record = held(&first, &response(json!([cut]), "max_tokens"));
@@ -85,7 +89,9 @@ fn what_is_no_thread_is_not_continued() {
     let body = next(json!([user("q")])).to_string();
     let references = side().references(body.as_bytes());
     let of_responses = Bytes::from(json!({"input": [], "response": {"id": "msg_1"}}).to_string());
-    for record in [None, Some(of_responses), Some(Bytes::from("[")), Some(Bytes::from("{}")), Some(Bytes::new())] {
+    for record in
+        [None, Some(of_responses), Some(Bytes::from("[")), Some(Bytes::from("{}")), Some(Bytes::new())]
+    {
         let failure = side().with_history(body.as_bytes(), &references, &[record]).unwrap_err();
         assert_eq!((failure.status(), failure.code()), (404, Some("thread_not_found")));
     }
@@ -93,7 +99,8 @@ fn what_is_no_thread_is_not_continued() {
 
 #[test]
 fn request_without_a_thread_refers_to_nothing() {
-    for body in ["{}", "[]", "{", "", r#"{"thread":null}"#, r#"{"messages":[{"thread":{"type":"create"}}]}"#] {
+    for body in ["{}", "[]", "{", "", r#"{"thread":null}"#, r#"{"messages":[{"thread":{"type":"create"}}]}"#]
+    {
         assert!(side().references(body.as_bytes()).is_empty(), "{body}");
     }
 }

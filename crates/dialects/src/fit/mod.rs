@@ -264,7 +264,9 @@ impl Fitting<'_> {
             None => {}
         }
         let kind = kind_of(value);
-        if let Some(summary) = text(value, "content").filter(|_| kind == "compaction" && role == Role::Assistant) {
+        if let Some(summary) =
+            text(value, "content").filter(|_| kind == "compaction" && role == Role::Assistant)
+        {
             split.aside(vec![Part::Text(told(summary).into())]);
             return Ok(());
         }

@@ -178,8 +178,7 @@ fn put_turn(messages: &mut Encoder, response: Json<'_>, answered: &HashSet<Strin
             && text_of(*block, "type").as_deref() == Some("tool_use")
             && block.get("input").is_none_or(|input| input.kind() != JsonKind::Object)
     };
-    let is_answered =
-        |block: &Json<'_>| text_of(*block, "id").is_some_and(|id| answered.contains(&*id));
+    let is_answered = |block: &Json<'_>| text_of(*block, "id").is_some_and(|id| answered.contains(&*id));
     let blocks: Vec<_> =
         list(response.get("content")).filter(|block| !is_cut(block) || is_answered(block)).collect();
     if blocks.is_empty() {
@@ -196,7 +195,9 @@ pub(super) fn input(body: &[u8]) -> Option<Bytes> {
     parsed(body, |body| {
         let mut input = Encoder::with_capacity(body.raw().len());
         input.object(|input| {
-            for (key, value) in KEPT.iter().chain(&[MESSAGES]).filter_map(|key| Some((key, member(body, key)?))) {
+            for (key, value) in
+                KEPT.iter().chain(&[MESSAGES]).filter_map(|key| Some((key, member(body, key)?)))
+            {
                 input.key(key).raw(value);
             }
         });

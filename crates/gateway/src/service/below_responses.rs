@@ -47,7 +47,10 @@ impl Service {
         let read = async {
             let (body, memory) = body.read(self, headers, None).await?;
             let responses = &self.shared.stored.responses;
-            Ok::<_, Failure>((responses.with_history(dialect, caller.owner, body, unix_time()).await?, memory))
+            Ok::<_, Failure>((
+                responses.with_history(dialect, caller.owner, body, unix_time()).await?,
+                memory,
+            ))
         };
         let (body, memory) = match read.await {
             Ok(read) => read,

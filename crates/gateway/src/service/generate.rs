@@ -151,7 +151,8 @@ impl Service {
         let plan = self.shared.failover.plan(&self.shared.config, model, affinity, caller.claimant(), may);
         let label = self.shared.extensions.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
-        let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers, is_held)).flatten();
+        let betas =
+            (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers, is_held)).flatten();
         let asked =
             ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
         let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));
@@ -403,7 +404,10 @@ impl Service {
         let read = async {
             let (body, memory) = body.read(self, headers, None).await?;
             let responses = &self.shared.stored.responses;
-            Ok::<_, Failure>((responses.with_history(dialect, caller.owner, body, unix_time()).await?, memory))
+            Ok::<_, Failure>((
+                responses.with_history(dialect, caller.owner, body, unix_time()).await?,
+                memory,
+            ))
         };
         let (body, _memory) = match read.await {
             Ok(read) => read,

@@ -41,7 +41,8 @@ pub(super) struct Stages {
 impl Stages {
     pub(super) fn failure(&mut self) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
-        let failure = self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()));
+        let failure =
+            self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()));
         failure.or_else(|| self.writer.defect())
     }
 

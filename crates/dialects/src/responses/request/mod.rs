@@ -22,7 +22,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Dialect,
-    conversation::{COMPACTION_TRIGGER, Compaction, CompactionForm, Conversation, Part, Rest, Role, Sampling, Turn},
+    conversation::{
+        COMPACTION_TRIGGER, Compaction, CompactionForm, Conversation, Part, Rest, Role, Sampling, Turn,
+    },
     failure::{Failure, Kind},
     fields::{self, Fields, Path, missing, wrong_type, wrong_value},
     wire::json::{Json, Kind as JsonKind},
