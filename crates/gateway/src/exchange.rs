@@ -181,7 +181,11 @@ pub(super) fn prepare(
             config: Arc::clone(config),
             capabilities: Arc::clone(capabilities),
             dialect,
-            asked: asked(body.filter(|_| hosted.is_none() && !is_settled), states.as_ref(), &conversation),
+            asked: asked(
+                body.filter(|_| hosted.is_none() && !is_settled && !is_summary),
+                states.as_ref(),
+                &conversation,
+            ),
             hosted: hosted.clone(),
             now,
             subject: Subject::new(model, &conversation.model, owner),
@@ -218,6 +222,18 @@ fn asked(body: Option<&Bytes>, states: Option<&OwnStates>, conversation: &Arc<Co
         Some(body) => Asked::Body(body.clone(), states.cloned()),
         None => Asked::Conversation(Arc::clone(conversation)),
     }
+}
+
+/// If the client asks for a compaction that the upstream's API does not have, asks for a summary instead. Returns
+/// whether that is the case.
+fn asks_for_summary(model: &Model, dialect: ClientDialect, conversation: &mut Conversation) -> bool {
+    let Some(compaction) = &conversation.compaction else { return false };
+    if compaction.form == CompactionForm::Content && model.upstream.dialect() == dialect.dialect() {
+        conversation.compaction = None;
+        return false;
+    }
+    conversation.ask_for_summary();
+    true
 }
 
 /// Finds the command in the conversation, or else declares the hosted tools in it.

@@ -48,7 +48,7 @@ impl Service {
             let (body, memory) = body.read(self, headers, None).await?;
             let responses = &self.shared.stored.responses;
             Ok::<_, Failure>((
-                responses.with_history(dialect, caller.owner, body, unix_time()).await?,
+                responses.with_history(dialect, caller.owner, body, None, unix_time()).await?,
                 memory,
             ))
         };
@@ -135,9 +135,9 @@ impl Service {
         conversation: &Conversation,
     ) -> Result<Bytes, Failure> {
         let now = unix_time();
-        let (options, means) = self.shared.capabilities.about(model, conversation, owner);
-        let mut sent = exchange::sent(model, conversation, dialect.dialect(), &means, now)?;
-        let (request, _) = exchange::encode(model, &options, &mut sent, now)?;
-        Ok(dialect.side().below(&request.body))
+        let known = self.shared.capabilities.about(model, conversation, owner);
+        let mut sent = exchange::sent(model, conversation, dialect.dialect(), &known.means, now)?;
+        let encoded = exchange::encode(model, &known, &mut sent, now)?;
+        Ok(dialect.side().below(&encoded.request.body))
     }
 }

@@ -405,7 +405,7 @@ impl Service {
             let (body, memory) = body.read(self, headers, None).await?;
             let responses = &self.shared.stored.responses;
             Ok::<_, Failure>((
-                responses.with_history(dialect, caller.owner, body, unix_time()).await?,
+                responses.with_history(dialect, caller.owner, body, None, unix_time()).await?,
                 memory,
             ))
         };

@@ -170,7 +170,7 @@ impl WholeForm for Whole {
 impl Whole {
     /// Ends the message and returns it as JSON.
     pub(super) fn message(&mut self) -> String {
-        let mut content: Vec<Value> = 
+        let mut content: Vec<Value> =
             self.blocks.drain(..).map(|block| block.into_value(&self.namespaced)).collect();
         let mut reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
         if let Some(SummaryText { text }) = self.summary.take() {
