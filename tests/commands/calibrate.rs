@@ -232,13 +232,13 @@ fn good_model_gets_a_configuration_that_check_accepts() {
     assert!(stdout.contains("100 %") && stdout.contains("scripted at http://127.0.0.1"), "{stdout}");
     assert!(fs::read_to_string(page).unwrap().starts_with("<!doctype html>"));
     // Calls in the hermes format are detected no matter which format was taught, so both formats score the same.
-    // `hermes` is preferred because it needs fewer tokens: it gets one example less.
+    // `bare` is preferred because it needs fewer tokens.
     let (_, entry) = stdout.rsplit_once("\n[[upstreams]]").unwrap();
     let file = desk.path("toolwire.toml");
     fs::write(&file, format!("[[upstreams]]{entry}")).unwrap();
     let (status, shown, stderr) = run(toolwire(&["check", "--config"]).arg(&file));
     assert_eq!((status, stderr.as_str()), (0, ""), "{entry}");
-    assert!(shown.contains("name = \"scripted\"") && shown.contains("tools = \"hermes\""), "{shown}");
+    assert!(shown.contains("name = \"scripted\"") && shown.contains("tools = \"bare\""), "{shown}");
 }
 
 #[test]

@@ -362,6 +362,8 @@ fn content<'i>(answer: &mut Answer, items: impl Iterator<Item = &'i Value>) {
                 answer.server_calls.push((text("name"), text("arguments"), output.to_owned()));
             }
             "image_generation_call" => answer.images.push(item["result"].clone()),
+            // The type that hostile streams have. An item that toolwire does not know is passed on.
+            "x" => {}
             other => panic!("an unknown item: {other}"),
         }
     }

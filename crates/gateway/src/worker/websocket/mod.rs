@@ -1,4 +1,4 @@
-//! A connection on which a client sends requests and receives responses as messages (RFC 6455).
+//! A connection on which a client sends requests and receives responses as messages (RFC 6455, section 5).
 //!
 //! ```text
 //! messages ─transport─▶ session ─queue─▶ turn ─Service::create─▶ AnswerBody
