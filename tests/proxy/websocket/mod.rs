@@ -26,6 +26,10 @@ use crate::support::{
 /// The bodies of the requests that an upstream has received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
+fn has(body: &[u8], word: &str) -> bool {
+    memchr::memmem::find(body, word.as_bytes()).is_some()
+}
+
 async fn upstream() -> (Upstream, Asked) {
     let asked = Asked::default();
     let kept = Arc::clone(&asked);
@@ -101,7 +105,7 @@ async fn lanes_run_side_by_side_and_each_in_order() {
     let upstream = Upstream::start_sharing(Arc::clone(&go_on), |mut exchange, go_on| async move {
         exchange.begin().await;
         exchange.piece(text("first")).await;
-        if String::from_utf8_lossy(&exchange.body).contains("wait") {
+        if has(&exchange.body, "wait") {
             go_on.notified().await;
         }
         exchange.finished().await
@@ -132,7 +136,7 @@ async fn lanes_run_side_by_side_and_each_in_order() {
 async fn cancelled_response_ends_its_upstream_request() {
     let gone = Arc::new(Notify::new());
     let upstream = Upstream::start_sharing(Arc::clone(&gone), |mut exchange, gone| async move {
-        if !String::from_utf8_lossy(&exchange.body).contains("wait") {
+        if !has(&exchange.body, "wait") {
             return at_once(exchange).await;
         }
         exchange.begin().await;
@@ -180,7 +184,7 @@ async fn cancelled_response_ends_its_upstream_request() {
 async fn errors_of_the_upstream_are_events() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         let body = r#"{"error":{"message":"too many","type":"x","code":"slow_down"}}"#;
-        if String::from_utf8_lossy(&exchange.body).contains("cut") {
+        if has(&exchange.body, "cut") {
             exchange.begin().await;
             exchange.piece(text("first")).await;
             return exchange;

@@ -74,7 +74,7 @@ impl Models {
     fn is_at(&self, name: &str, at: usize) -> bool {
         let (before, behind) = name.split_at_checked(at).unwrap_or_default();
         let behind = behind.get(self.family.len()..).unwrap_or_default();
-        if !self.is_anywhere && !(before.is_empty() || before.ends_with(BEFORE)) {
+        if !(self.is_anywhere || before.is_empty() || before.ends_with(BEFORE)) {
             return false;
         }
         if self.since.is_none() && self.before.is_none() {
