@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use self::{
     facts::FACTS,
     members::{DISPENSABLE, Given, given},
+    names::Name,
     rules::{Change, Rule},
 };
 pub use self::{page::table as facts_table, refused::refused_member};
@@ -61,6 +62,7 @@ impl ModelFacts {
     /// What is known about the model that servers of `provider` have under this name, with the additions in `settings`.
     pub fn new(model: &str, provider: &str, settings: &MemberSettings) -> Self {
         let model = lower(model);
+        let model = Name::new(&model);
         let accepts = |member: &str| settings.accepts.iter().any(|name| name == member || name == "*");
         let is_about = |fact: &&facts::Fact| {
             (fact.at.is_empty() || fact.at.contains(&provider))
@@ -135,6 +137,7 @@ impl Adjusted {
 /// Whether the model `name` is known to accept this effort of reasoning.
 pub(super) fn takes_effort(name: &str, effort: &str) -> bool {
     let name = lower(name);
+    let name = Name::new(&name);
     let takes = |rule: &Rule| matches!(rule, Rule::Efforts(accepted) if accepted.contains(&effort));
     FACTS
         .iter()
@@ -150,6 +153,7 @@ fn lower(name: &str) -> String {
 /// Whether the chat template of the model `name` rejects system messages other than a single one at the start.
 pub(super) fn takes_one_system_message(name: &str) -> bool {
     let name = lower(name);
+    let name = Name::new(&name);
     let is_one = |fact: &&facts::Fact| fact.rules.contains(&Rule::OneSystemMessage);
     FACTS.iter().filter(is_one).any(|fact| fact.models.iter().any(|models| models.are(&name)))
 }

@@ -1,5 +1,9 @@
 //! [`Models`]: the models that a fact is about, by the names under which servers have them.
 
+use std::iter::once;
+
+use crate::wire::text::tail;
+
 /// A version: its major and minor number.
 pub(super) type Version = (u32, u32);
 
@@ -24,6 +28,22 @@ pub(super) struct Models {
 /// Characters that separate a name from what servers put before it. A hyphen is not one of them: the name of a model
 /// that was trained on another one's output may end with that one's name.
 const BEFORE: [char; 6] = ['/', '.', ':', '@', '~', '|'];
+
+/// The name under which a server has a model.
+#[derive(Debug)]
+pub(super) struct Name<'n> {
+    text: &'n str,
+    /// The text from each place on at which a family's name may begin. There are many more facts than such places.
+    starts: Vec<&'n str>,
+}
+
+impl<'n> Name<'n> {
+    /// `name` must be in lower case.
+    pub(super) fn new(name: &'n str) -> Self {
+        let later = name.match_indices(BEFORE).map(|(at, before)| tail(name, at + before.len()));
+        Self { text: name, starts: once(name).chain(later).collect() }
+    }
+}
 
 impl Models {
     /// All models of a family.
@@ -61,22 +81,25 @@ impl Models {
         Self { is_anywhere: true, ..self }
     }
 
-    /// Whether the model with this name, which must be in lower case, is one of these.
-    pub(super) fn are(&self, name: &str) -> bool {
-        let has = |word: &&str| name.contains(*word);
-        let has_words = (self.with.is_empty() || self.with.iter().any(has)) && !self.without.iter().any(has);
+    /// Whether the model with this name is one of these.
+    pub(super) fn are<'n>(&self, name: &Name<'n>) -> bool {
+        let behind = |text: &'n str| text.strip_prefix(self.family);
+        let is_of_family = if self.is_anywhere {
+            let mut ends = (0..=name.text.len()).filter_map(|at| name.text.get(at..).and_then(behind));
+            ends.any(|behind| self.is_before(behind))
+        } else {
+            name.starts.iter().copied().filter_map(behind).any(|behind| self.is_before(behind))
+        };
+        let has = |word: &&str| name.text.contains(*word);
         // Names of models that imitate others contain the others' names.
-        let is_original = self.is_anywhere || !name.contains("distill");
-        has_words && is_original && name.match_indices(self.family).any(|(at, _)| self.is_at(name, at))
+        is_of_family
+            && (self.is_anywhere || !name.text.contains("distill"))
+            && (self.with.is_empty() || self.with.iter().any(has))
+            && !self.without.iter().any(has)
     }
 
-    /// Whether the family's name at this place is that of such a model.
-    fn is_at(&self, name: &str, at: usize) -> bool {
-        let (before, behind) = name.split_at_checked(at).unwrap_or_default();
-        let behind = behind.get(self.family.len()..).unwrap_or_default();
-        if !(self.is_anywhere || before.is_empty() || before.ends_with(BEFORE)) {
-            return false;
-        }
+    /// Whether the family's name with this text behind it is that of such a model.
+    fn is_before(&self, behind: &str) -> bool {
         if self.since.is_none() && self.before.is_none() {
             return self.is_anywhere || !behind.starts_with(|next: char| next.is_ascii_alphanumeric());
         }
@@ -201,7 +224,7 @@ mod tests {
             "~anthropic/claude-opus-5",
             "projects/p/models/claude-sonnet-5",
         ] {
-            assert!(claude.are(name), "{name}");
+            assert!(claude.are(&Name::new(name)), "{name}");
         }
         for name in [
             "claude-opus-4-6",
@@ -211,10 +234,11 @@ mod tests {
             "myclaude-5",
             "",
         ] {
-            assert!(!claude.are(name), "{name}");
+            assert!(!claude.are(&Name::new(name)), "{name}");
         }
-        assert!(Models::of("o3").are("openai/o3-mini") && !Models::of("o3").are("o3x"));
-        assert!(!Models::of("o1").are("marco-o1") && Models::all().are("") && Models::all().are("m"));
-        assert!(Models::of("qwen").since(3, 5).anywhere().are("unsloth/my-qwen3.6-27b-distill"));
+        let are = |models: Models, name: &str| models.are(&Name::new(name));
+        assert!(are(Models::of("o3"), "openai/o3-mini") && !are(Models::of("o3"), "o3x"));
+        assert!(!are(Models::of("o1"), "marco-o1") && are(Models::all(), "") && are(Models::all(), "m"));
+        assert!(are(Models::of("qwen").since(3, 5).anywhere(), "unsloth/my-qwen3.6-27b-distill"));
     }
 }
