@@ -4,7 +4,7 @@
 //! names of models. A fact is about what is refused with an error: what a server ignores need not be left out.
 
 use super::{
-    names::Models,
+    names::{Models, Name},
     rules::{Accepted, Rule},
 };
 
@@ -32,6 +32,11 @@ const fn fact(
 }
 
 impl Fact {
+    /// Whether the fact is about the model with this name.
+    pub(super) fn is_about(&self, name: &Name) -> bool {
+        self.models.iter().any(|models| models.are(name))
+    }
+
     /// The fact, if it only holds at these providers.
     const fn at(self, providers: &'static [&'static str]) -> Self {
         Self { at: providers, ..self }

@@ -14,7 +14,7 @@ mod rules;
 use std::borrow::Cow;
 
 use self::{
-    facts::FACTS,
+    facts::{FACTS, Fact},
     members::{DISPENSABLE, Given, given},
     names::Name,
     rules::{Change, Rule},
@@ -37,9 +37,6 @@ pub struct MemberSettings {
 pub const ESSENTIAL: [&str; 8] =
     ["model", "messages", "input", "instructions", "system", "contents", "tools", "stream"];
 
-/// Maximum bytes of the name of a model with facts.
-const MAX_NAME: usize = 256;
-
 /// What one model refuses.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelFacts {
@@ -61,13 +58,10 @@ pub struct Adjusted {
 impl ModelFacts {
     /// What is known about the model that servers of `provider` have under this name, with the additions in `settings`.
     pub fn new(model: &str, provider: &str, settings: &MemberSettings) -> Self {
-        let model = lower(model);
-        let model = Name::new(&model);
+        let name = Name::new(model);
         let accepts = |member: &str| settings.accepts.iter().any(|name| name == member || name == "*");
-        let is_about = |fact: &&facts::Fact| {
-            (fact.at.is_empty() || fact.at.contains(&provider))
-                && fact.models.iter().any(|models| models.are(&model))
-        };
+        let is_about =
+            |fact: &&Fact| (fact.at.is_empty() || fact.at.contains(&provider)) && fact.is_about(&name);
         let rules = FACTS.iter().filter(is_about).flat_map(|fact| fact.rules);
         let mut rules: Vec<Rule> = rules.filter(|rule| !accepts(rule.member())).copied().collect();
         let (choice, also) =
@@ -136,24 +130,16 @@ impl Adjusted {
 
 /// Whether the model `name` is known to accept this effort of reasoning.
 pub(super) fn takes_effort(name: &str, effort: &str) -> bool {
-    let name = lower(name);
-    let name = Name::new(&name);
     let takes = |rule: &Rule| matches!(rule, Rule::Efforts(accepted) if accepted.contains(&effort));
-    FACTS
-        .iter()
-        .filter(|fact| fact.rules.iter().any(takes))
-        .any(|fact| fact.models.iter().any(|models| models.are(&name)))
-}
-
-/// The name in lower case, or nothing if no server could have a model with this name: clients may invent names.
-fn lower(name: &str) -> String {
-    if name.len() <= MAX_NAME { name.to_ascii_lowercase() } else { String::new() }
+    has_fact(name, |fact| fact.rules.iter().any(takes))
 }
 
 /// Whether the chat template of the model `name` rejects system messages other than a single one at the start.
 pub(super) fn takes_one_system_message(name: &str) -> bool {
-    let name = lower(name);
-    let name = Name::new(&name);
-    let is_one = |fact: &&facts::Fact| fact.rules.contains(&Rule::OneSystemMessage);
-    FACTS.iter().filter(is_one).any(|fact| fact.models.iter().any(|models| models.are(&name)))
+    has_fact(name, |fact| fact.rules.contains(&Rule::OneSystemMessage))
+}
+
+fn has_fact(name: &str, is_meant: impl Fn(&Fact) -> bool) -> bool {
+    let name = Name::new(name);
+    FACTS.iter().any(|fact| is_meant(fact) && fact.is_about(&name))
 }

@@ -2,8 +2,6 @@
 
 use std::iter::once;
 
-use crate::wire::text::tail;
-
 /// A version: its major and minor number.
 pub(super) type Version = (u32, u32);
 
@@ -25,23 +23,27 @@ pub(super) struct Models {
     without: &'static [&'static str],
 }
 
+/// Maximum bytes of the name of a model with facts.
+const MAX_NAME: usize = 256;
+
 /// Characters that separate a name from what servers put before it. A hyphen is not one of them: the name of a model
 /// that was trained on another one's output may end with that one's name.
 const BEFORE: [char; 6] = ['/', '.', ':', '@', '~', '|'];
 
 /// The name under which a server has a model.
 #[derive(Debug)]
-pub(super) struct Name<'n> {
-    text: &'n str,
-    /// The text from each place on at which a family's name may begin. There are many more facts than such places.
-    starts: Vec<&'n str>,
+pub(super) struct Name {
+    /// In lower case. Empty if no server could have a model with this name: clients may invent names.
+    text: String,
+    /// The places at which a family's name may begin. There are many more facts than such places.
+    starts: Vec<usize>,
 }
 
-impl<'n> Name<'n> {
-    /// `name` must be in lower case.
-    pub(super) fn new(name: &'n str) -> Self {
-        let later = name.match_indices(BEFORE).map(|(at, before)| tail(name, at + before.len()));
-        Self { text: name, starts: once(name).chain(later).collect() }
+impl Name {
+    pub(super) fn new(name: &str) -> Self {
+        let text = if name.len() <= MAX_NAME { name.to_ascii_lowercase() } else { String::new() };
+        let later = text.match_indices(BEFORE).map(|(at, before)| at + before.len());
+        Self { starts: once(0).chain(later).collect(), text }
     }
 }
 
@@ -82,13 +84,14 @@ impl Models {
     }
 
     /// Whether the model with this name is one of these.
-    pub(super) fn are<'n>(&self, name: &Name<'n>) -> bool {
-        let behind = |text: &'n str| text.strip_prefix(self.family);
-        let is_of_family = if self.is_anywhere {
-            let mut ends = (0..=name.text.len()).filter_map(|at| name.text.get(at..).and_then(behind));
-            ends.any(|behind| self.is_before(behind))
-        } else {
-            name.starts.iter().copied().filter_map(behind).any(|behind| self.is_before(behind))
+    pub(super) fn are(&self, name: &Name) -> bool {
+        let is_at = |at: usize| {
+            let behind = name.text.get(at..).and_then(|text| text.strip_prefix(self.family));
+            behind.is_some_and(|behind| self.is_before(behind))
+        };
+        let is_of_family = match self.is_anywhere {
+            true => (0..=name.text.len()).any(is_at),
+            false => name.starts.iter().copied().any(is_at),
         };
         let has = |word: &&str| name.text.contains(*word);
         // Names of models that imitate others contain the others' names.

@@ -6,11 +6,7 @@ use std::{pin::Pin, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 
-use super::{
-    Refused, Service, admit,
-    generate::{ClientRequest, decode},
-    pass_through::Passing,
-};
+use super::{Refused, Service, admit, generate::decode, pass_through::Passing};
 use crate::{
     answer::AnswerBody,
     auth::Caller,
@@ -44,33 +40,20 @@ impl Service {
         if !self.shared.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        let read = async {
-            let (body, memory) = body.read(self, headers, None).await?;
-            let responses = &self.shared.stored.responses;
-            Ok::<_, Failure>((
-                responses.with_history(dialect, caller.owner, body, None, unix_time()).await?,
-                memory,
-            ))
-        };
-        let (body, memory) = match read.await {
+        let (body, memory) = match self.read_whole(dialect, &caller, headers, body).await {
             Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        let mut access = match self.ask_below(dialect, &caller, COMPACT, &body, access).await {
+        let access = match self.ask_below(dialect, &caller, COMPACT, &body, access).await {
             Ok(response) => return Err(response),
             Err(access) => *access,
         };
         let is_large = large::is_large(body.len());
         let request = move || dialect.side().compaction_request(&body);
         let written = if is_large { large::apart(request).await } else { Ok(request()) };
-        let body = match written {
-            Ok(body) => body,
-            Err(failure) => return Err(reply::error(failure, dialect, access)),
-        };
-        let id = self.exchange_id(access.id());
-        match self.ask(ClientRequest { id, dialect, caller, headers, body, memory }, &mut access).await {
-            Ok(parts) => Ok(self.answer_body(parts, access)),
-            Err(refused) => Err(refused.response(dialect, access)),
+        match written {
+            Ok(body) => self.generate_read(dialect, caller, headers, (body, memory), access).await,
+            Err(failure) => Err(reply::error(failure, dialect, access)),
         }
     }
 

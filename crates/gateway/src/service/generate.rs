@@ -88,13 +88,26 @@ impl Service {
         if !self.shared.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        match body.read(self, headers, None).await {
-            Ok(body) => self.generate_read(dialect, caller, headers, body, access).await,
+        match self.read_whole(dialect, &caller, headers, body).await {
+            Ok(read) => self.generate_read(dialect, caller, headers, read, access).await,
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
     }
 
-    /// Handles a request whose body has been read until its upstream is asked.
+    /// Reads the body of a request, and adds the history to which it refers.
+    pub(super) async fn read_whole(
+        self: &Arc<Self>,
+        dialect: ClientDialect,
+        caller: &Caller,
+        headers: &HeaderMap,
+        body: RequestBody<'_>,
+    ) -> Result<(Bytes, Reservation), Failure> {
+        let (body, memory) = body.read(self, headers, None).await?;
+        let responses = &self.shared.stored.responses;
+        Ok((responses.with_history(dialect, caller.owner, body, None, unix_time()).await?, memory))
+    }
+
+    /// Handles a request that has been read with its history, until its upstream is asked.
     pub(super) async fn generate_read(
         self: &Arc<Self>,
         dialect: ClientDialect,
@@ -128,7 +141,7 @@ impl Service {
         ExchangeId { own, request: request.into() }
     }
 
-    /// Asks the upstream for the response to a request. If other requests are needed to prepare it, only starts them.
+    /// Asks the upstream for the response to a request, whose body includes its history. If other requests are needed to prepare it, only starts them.
     pub(super) async fn ask(
         self: &Arc<Self>,
         request: ClientRequest<'_>,
@@ -136,7 +149,6 @@ impl Service {
     ) -> Result<Parts, Refused> {
         let ClientRequest { id, dialect, caller, headers, body, memory } = request;
         let (owner, now) = (caller.owner, unix_time());
-        let body = self.shared.stored.responses.with_history(dialect, owner, body, None, now).await?;
         let reasoning = checks::reasoning(headers)?;
         let Read { conversation, demand, affinity } = self.read(dialect, &caller, &body).await?;
         let (stream, is_held) = (conversation.stream, conversation.stored);
@@ -401,15 +413,7 @@ impl Service {
         body: RequestBody<'_>,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let read = async {
-            let (body, memory) = body.read(self, headers, None).await?;
-            let responses = &self.shared.stored.responses;
-            Ok::<_, Failure>((
-                responses.with_history(dialect, caller.owner, body, None, unix_time()).await?,
-                memory,
-            ))
-        };
-        let (body, _memory) = match read.await {
+        let (body, _memory) = match self.read_whole(dialect, &caller, headers, body).await {
             Ok(read) => read,
             Err(failure) => return reply::error(failure, dialect, access),
         };

@@ -69,7 +69,7 @@ impl Service {
         let request = ClientRequest { id: id.clone(), dialect, caller, headers: &headers, body, memory };
         let parts = match made {
             Some(made) => self.begin_made(request, made, &mut access).await,
-            None => self.ask(request, &mut access).await,
+            None => self.ask_own(request, &mut access).await,
         };
         match parts {
             Ok(parts) => Ok(self.answer_body(parts, access)),
@@ -80,6 +80,17 @@ impl Service {
                 Err(failure)
             }
         }
+    }
+
+    async fn ask_own(
+        self: &Arc<Self>,
+        request: ClientRequest<'_>,
+        access: &mut Access,
+    ) -> Result<Parts, Refused> {
+        let ClientRequest { dialect, caller, body, .. } = &request;
+        let responses = &self.shared.stored.responses;
+        let body = responses.with_history(*dialect, caller.owner, body.clone(), None, unix_time()).await?;
+        self.ask(ClientRequest { body, ..request }, access).await
     }
 
     /// Starts an exchange for which the upstream's response already exists.
