@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    built_in_items::BuiltInCall,
+    built_in_items::{BuiltInCall, BuiltInCalls},
     compaction::Summary,
     events::Events,
     hosted_items::{HostedItem, Key, Kind, Outcome},
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{
     Answering, Dialect,
-    conversation::{BuiltIn, Namespaced},
+    conversation::Namespaced,
     custom_tools::{Customs, Mapped},
-    event::{self, Annotation, CallEnd, CallStart, Event, Finish, Media, Runner, ServerCall, Source, Usage},
+    event::{self, Annotation, CallEnd, CallStart, Event, Finish, Media, Runner, ServerCall, Usage},
     failure::Failure,
     opaque::carried,
-    responses::{built_in::BuiltInTool, own_item_id},
+    responses::own_item_id,
 };
 
 #[derive(Debug)]
@@ -29,13 +29,11 @@ pub(super) struct Assembly {
     items: Vec<Option<Rope>>,
     open: Option<Open>,
     calls: Vec<Call>,
-    /// The open calls to built-in tools. Their items begin when their arguments are complete.
-    built_in_calls: Vec<BuiltInCall>,
+    built_in: BuiltInCalls,
     /// The open call that was cut off.
     cut_call: Option<u32>,
     customs: Customs,
     namespaced: Vec<Namespaced>,
-    built_in: Vec<BuiltIn>,
     /// The calls to other tools that have no result yet.
     hosted: Vec<HostedItem>,
     /// The ids of toolwire's own calls that generate images.
@@ -68,11 +66,10 @@ impl Assembly {
             items: Vec::new(),
             open: None,
             calls: Vec::new(),
-            built_in_calls: Vec::new(),
+            built_in: BuiltInCalls::new(answering),
             cut_call: None,
             customs: Customs::new(answering),
             namespaced: answering.namespaced.clone(),
-            built_in: answering.built_in.clone(),
             hosted: Vec::new(),
             image_calls: Vec::new(),
             citations: Vec::new(),
@@ -114,11 +111,10 @@ impl Assembly {
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
             // The item stays open until another one starts or the response ends. If the response fails,
             // clients must not take the call for complete.
-            Event::CallEnd { index, end: CallEnd::Cut } => {
-                if !self.drop_built_in(*index) {
-                    self.cut_call = Some(*index);
-                }
-            }
+            Event::CallEnd { index, end: CallEnd::Cut } => match self.built_in.take(*index) {
+                Some(call) => self.warnings.push(call.cut_warning()),
+                None => self.cut_call = Some(*index),
+            },
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
                 let outcome = Outcome::Result { content: &result.content, is_error: result.is_error };
@@ -250,9 +246,7 @@ impl Assembly {
     }
 
     fn close_calls(&mut self, events: &mut Events<'_>) {
-        for call in std::mem::take(&mut self.built_in_calls) {
-            self.warnings.push(call.cut_warning());
-        }
+        self.warnings.extend(self.built_in.take_all().iter().map(BuiltInCall::cut_warning));
         for call in std::mem::take(&mut self.calls) {
             let done = call.end(CallEnd::Cut, events);
             self.done(done, events);
@@ -358,28 +352,16 @@ impl Assembly {
             return self.begin_hosted(key, &start.name, "upstream", kind, start.runner, events);
         }
         let form = match self.customs.begin(start) {
-            Some(Mapped::BuiltIn) => return self.begin_built_in(start, events),
+            Some(Mapped::BuiltIn) => {
+                self.begin(events);
+                return self.built_in.begin(start);
+            }
             Some(Mapped::Custom) => CUSTOM,
             None => FUNCTION,
         };
         let place = self.next_place(form.id, events);
         let namespaced = self.namespaced.iter().find(|known| known.name == start.name);
         self.calls.push(Call::begin(place, form, start, namespaced, events));
-    }
-
-    fn begin_built_in(&mut self, start: &CallStart<'_>, events: &mut Events<'_>) {
-        self.begin(events);
-        let is_native = start.source == Source::NativeBuiltIn;
-        let tool = match is_native {
-            true => BuiltInTool::of_function(&start.name),
-            false => {
-                let declared = self.built_in.iter().find(|tool| tool.name == start.name);
-                declared.and_then(|tool| BuiltInTool::of_kind(&tool.kind))
-            }
-        };
-        if let Some(tool) = tool {
-            self.built_in_calls.push(BuiltInCall::new(start, tool, is_native));
-        }
     }
 
     /// Adds the item of a call to a built-in tool. Arguments that no valid item can have are said as text.
@@ -397,18 +379,8 @@ impl Assembly {
         }
     }
 
-    /// Forgets a call to a built-in tool that was cut off. Returns whether there is such a call.
-    fn drop_built_in(&mut self, index: u32) -> bool {
-        let Some(place) = self.built_in_calls.iter().position(|call| call.index == index) else {
-            return false;
-        };
-        let call = self.built_in_calls.remove(place);
-        self.warnings.push(call.cut_warning());
-        true
-    }
-
     fn arguments(&mut self, index: u32, piece: &str, events: &mut Events<'_>) {
-        if self.built_in_calls.iter().any(|call| call.index == index) {
+        if self.built_in.has(index) {
             self.kept += piece.len();
             self.customs.get(index).map(|input| input.piece(piece));
         } else if let Some(call) = self.calls.iter_mut().find(|call| call.index == index) {
@@ -422,8 +394,7 @@ impl Assembly {
     }
 
     fn call_end(&mut self, index: u32, end: CallEnd, events: &mut Events<'_>) {
-        if let Some(place) = self.built_in_calls.iter().position(|call| call.index == index) {
-            let call = self.built_in_calls.remove(place);
+        if let Some(call) = self.built_in.take(index) {
             let arguments = self.customs.get(index).map(|input| input.end(end));
             self.end_built_in(&call, &arguments.unwrap_or_default(), events);
         } else if let Some(place) = self.calls.iter().position(|call| call.index == index) {

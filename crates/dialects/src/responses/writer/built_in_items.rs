@@ -1,6 +1,8 @@
 //! Items of calls to built-in tools. They begin when their arguments are complete, because clients take them for
 //! valid as soon as they have begun.
 
+use std::mem;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -8,12 +10,56 @@ use super::{
     item::{ADDED, Place, quoted},
     rope::Rope,
 };
-use crate::{event::CallStart, responses::built_in::BuiltInTool};
+use crate::{
+    Answering,
+    conversation::BuiltIn,
+    event::{CallStart, Source},
+    responses::built_in::BuiltInTool,
+};
+
+/// The open calls to built-in tools.
+#[derive(Debug)]
+pub(super) struct BuiltInCalls {
+    declared: Vec<BuiltIn>,
+    open: Vec<BuiltInCall>,
+}
+
+impl BuiltInCalls {
+    pub(super) fn new(answering: &Answering) -> Self {
+        Self { declared: answering.built_in.clone(), open: Vec::new() }
+    }
+
+    pub(super) fn begin(&mut self, start: &CallStart<'_>) {
+        let is_native = start.source == Source::NativeBuiltIn;
+        let tool = if is_native {
+            BuiltInTool::of_function(&start.name)
+        } else {
+            let declared = self.declared.iter().find(|tool| tool.name == start.name);
+            declared.and_then(|tool| BuiltInTool::of_kind(&tool.kind))
+        };
+        self.open.extend(tool.map(|tool| BuiltInCall::new(start, tool, is_native)));
+    }
+
+    /// Whether the call with this index is open.
+    pub(super) fn has(&self, index: u32) -> bool {
+        self.open.iter().any(|call| call.index == index)
+    }
+
+    /// Removes the call with this index.
+    pub(super) fn take(&mut self, index: u32) -> Option<BuiltInCall> {
+        let place = self.open.iter().position(|call| call.index == index)?;
+        Some(self.open.remove(place))
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<BuiltInCall> {
+        mem::take(&mut self.open)
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct BuiltInCall {
     /// The index of the call, see [`CallStart::index`].
-    pub(super) index: u32,
+    index: u32,
     id: String,
     name: String,
     tool: BuiltInTool,
@@ -21,7 +67,7 @@ pub(super) struct BuiltInCall {
 }
 
 impl BuiltInCall {
-    pub(super) fn new(start: &CallStart<'_>, tool: BuiltInTool, is_native: bool) -> Self {
+    fn new(start: &CallStart<'_>, tool: BuiltInTool, is_native: bool) -> Self {
         let (id, name) = (start.id.to_string(), start.name.to_string());
         Self { index: start.index, id, name, tool, is_native }
     }
