@@ -174,6 +174,7 @@ pub(super) fn prepare(
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let conversation = Arc::new(conversation);
+    let whole = body.filter(|_| hosted.is_none() && !is_settled && !is_summary);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let may_go_on = may_follow_up || lacks_forced_call || constrained.is_some() || hosted.is_some();
     let hops = (may_go_on || may_join || !dispensable.is_empty()).then(|| {
@@ -181,11 +182,7 @@ pub(super) fn prepare(
             config: Arc::clone(config),
             capabilities: Arc::clone(capabilities),
             dialect,
-            asked: asked(
-                body.filter(|_| hosted.is_none() && !is_settled && !is_summary),
-                states.as_ref(),
-                &conversation,
-            ),
+            asked: asked(whole, states.as_ref(), &conversation),
             hosted: hosted.clone(),
             now,
             subject: Subject::new(model, &conversation.model, owner),
@@ -196,9 +193,8 @@ pub(super) fn prepare(
             dispensable,
         })) as Box<dyn DecideHop>
     });
-    // Only in Responses does a request without `stored` decline; the other APIs store nothing anyway.
-    let is_declined = dialect == ClientDialect::Responses && !conversation.stored;
-    let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation, is_declined));
+    let states = states.filter(|_| command.is_none());
+    let keeper = states.map(|states| states.keeper(&conversation, declines_storage(dialect, &conversation)));
     Ok(Exchange {
         dialect,
         left_out,
@@ -214,6 +210,11 @@ pub(super) fn prepare(
         command,
         made: None,
     })
+}
+
+/// Whether the client asks that nothing be stored. Only Responses has a member for it; the others store nothing anyway.
+fn declines_storage(dialect: ClientDialect, conversation: &Conversation) -> bool {
+    dialect == ClientDialect::Responses && !conversation.stored
 }
 
 /// What later requests are built from: the body, if it contains the whole conversation.

@@ -45,7 +45,7 @@ use super::{
 };
 use crate::observe::{Access, Metrics};
 use toolwire_config::{Changes, Config, Limits, Upstream};
-use toolwire_execution::{Audit, Started, ask::Ask, vision::Vision};
+use toolwire_execution::{Audit, Started, ask::Ask, files::ImageFiles, vision::Vision};
 use toolwire_net::{redact::Redactor, store::Stores, telemetry::Tracer, tls::Certificates};
 use toolwire_pipeline::{
     dialect::{self, ClientDialect},
@@ -168,6 +168,13 @@ pub(super) struct Hosting {
     vision: Arc<Vision>,
 }
 
+impl Hosting {
+    /// The folder for generated images, if there is one.
+    pub(super) fn image_files(&self) -> Option<&Arc<ImageFiles>> {
+        self.execution.as_ref()?.files()
+    }
+}
+
 /// What records requests, and masks secrets in the records.
 #[derive(Debug)]
 pub(super) struct Monitors {
@@ -214,7 +221,7 @@ impl Service {
 
     /// Records the addresses on which the server listens, for links to generated images.
     pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
-        let files = self.shared.hosting.execution.as_ref().and_then(|execution| execution.files());
+        let files = self.shared.hosting.image_files();
         if let (Some(files), Some(address)) = (files, addresses.first()) {
             files.reached_at(&images::base_url(self.shared.config.scheme(), *address));
         }

@@ -207,27 +207,31 @@ impl Service {
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
             Route::Extension(own) => self.extended(own, &head, peer, body, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
-            Route::Models => {
-                let list = self.shared.models.list(&client).await;
-                match arrived.is_anthropic {
-                    true => reply::json(&models::anthropic_list(&list), access),
-                    false => reply::json(&list, access),
-                }
-            }
+            Route::Models => self.models(&client, arrived, access).await,
             Route::Model(id) => self.model(&id, &client, arrived, access).await,
             Route::Image(name) => {
-                let files = self.shared.hosting.execution.as_ref().and_then(|execution| execution.files());
+                let files = self.shared.hosting.image_files();
                 Box::pin(images::respond(files, name, &head.headers, access)).await
             }
             Route::Health => text(StatusCode::OK, "ok\n", access),
             Route::Ready if self.shared.drain.is_ready() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
-            Route::Metrics => {
-                self.shared.failover.show_ejected();
-                let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
-                reply::plain(StatusCode::OK, content_type, self.shared.monitors.metrics.text(), access)
-            }
+            Route::Metrics => self.metrics(access),
         })
+    }
+
+    async fn models(&self, client: &Caller, arrived: Arrived<'_>, access: Access) -> Response<ReplyBody> {
+        let list = self.shared.models.list(client).await;
+        match arrived.is_anthropic {
+            true => reply::json(&models::anthropic_list(&list), access),
+            false => reply::json(&list, access),
+        }
+    }
+
+    fn metrics(&self, access: Access) -> Response<ReplyBody> {
+        self.shared.failover.show_ejected();
+        let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
+        reply::plain(StatusCode::OK, content_type, self.shared.monitors.metrics.text(), access)
     }
 
     /// Runs the checks that do not depend on the sender. Returns the request's route and its record.
