@@ -1,7 +1,7 @@
 //! Builds an upstream's bytes from pieces of text, or from events in the notation of the conformance cases
 //! (fixtures/conformance/README.md#notation).
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Display};
 
 use serde_json::{Value, json};
 
@@ -123,11 +123,17 @@ fn chat_frame(word: &str, value: &Value) -> String {
         json!({"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 7, "model": "m",
                "choices": choices, "system_fingerprint": "fp"})
     };
-    let delta = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]));
+    // The most frequent frame, so it is written as text.
+    let delta = |delta: &dyn Display| {
+        format!(
+            "data: {{\"id\":\"chatcmpl-up\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":\
+             [{{\"index\":0,\"delta\":{delta},\"finish_reason\":null}}],\"system_fingerprint\":\"fp\"}}"
+        )
+    };
     let frame = match word {
-        "m" => delta(json!({"content": value})),
-        "r" => delta(json!({"reasoning_content": value})),
-        "d" => delta(value.clone()),
+        "m" => return delta(&format_args!("{{\"content\":{value}}}")),
+        "r" => return delta(&format_args!("{{\"reasoning_content\":{value}}}")),
+        "d" => return delta(value),
         "fin" => chunk(json!([{"index": 0, "delta": {}, "finish_reason": value}])),
         "u" => {
             let mut frame = chunk(json!([]));

@@ -17,8 +17,11 @@ mod shapes;
 mod starts;
 mod values;
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 use toolwire::{
+    conversation::Conversation,
     format::{self, Format},
     rules::{Detect, Rules},
 };
@@ -40,7 +43,16 @@ fn declared() -> Value {
 
 fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
     let settings = Rules { detect: Detect::Formats(format::names(formats)), ..Rules::default() };
-    Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
+    let conversation = if stream { &STREAMED } else { &UNSTREAMED };
+    Exchange::new(Conversation::clone(conversation), settings, Speech::Chat)
+}
+
+// Most tests run many exchanges, so the request is read once.
+static STREAMED: LazyLock<Conversation> = LazyLock::new(|| asked(true));
+static UNSTREAMED: LazyLock<Conversation> = LazyLock::new(|| asked(false));
+
+fn asked(stream: bool) -> Conversation {
+    request(&json!({"tools": declared(), "stream": stream}))
 }
 
 /// Returns the client's answer to a text in one of these formats. Asserts that no split changes it. `finish` is the
