@@ -2,6 +2,7 @@
 //! [`upstream_requests`] test Responses upstreams.
 
 mod built_in;
+mod forwarded;
 mod reader;
 mod requests;
 mod upstream_requests;

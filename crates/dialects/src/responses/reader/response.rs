@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Asked, Dialect, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     channel::Channel,
+    digest::Digest,
     event::{Event, Finish, Sink, Start},
     failure::{Failure, Kind},
     finish::{failure_of, finish_of},
@@ -29,6 +30,8 @@ pub struct ResponseReader {
     pub(super) calls: NamedCalls,
     pub(super) open: Vec<OpenItem>,
     pub(super) ended: Vec<ItemName>,
+    /// Digests of the ids of items that are forwarded as they are.
+    pub(super) forwarded: Vec<Digest>,
     /// Whether two items had the same `output_index`.
     pub(super) has_index_twice: bool,
     /// Whether any message had a phase.
@@ -115,6 +118,7 @@ impl ResponseReader {
             calls: NamedCalls::default(),
             open: Vec::new(),
             ended: Vec::new(),
+            forwarded: Vec::new(),
             has_index_twice: false,
             has_phases: false,
             plain: FrameCache::default(),

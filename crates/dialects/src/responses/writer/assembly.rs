@@ -1,5 +1,7 @@
 //! [`Assembly`]: assembles a response as it grows and writes its events.
 
+mod own_values;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -136,8 +138,7 @@ impl Assembly {
                 self.close_calls(events);
                 self.close_hosted(Outcome::Unshown, events);
             }
-            Event::Verbatim { means: Some(event), .. } => self.event(event, events),
-            Event::Verbatim { frame, means: None } => self.own_item(frame, events),
+            Event::Verbatim { frame, means } => self.verbatim(frame, *means, events),
         }
     }
 
@@ -210,14 +211,6 @@ impl Assembly {
         if let Some(slot) = self.items.get_mut(place.index) {
             *slot = Some(item);
         }
-    }
-
-    /// Adds an item of the upstream that no event represents.
-    fn own_item(&mut self, item: &str, events: &mut Events<'_>) {
-        self.close_said(true, events);
-        self.kept += item.len();
-        let place = self.next_place("item", events);
-        self.put_whole(place, item.to_owned().into(), events);
     }
 
     fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {

@@ -113,17 +113,23 @@ impl Message {
 
     /// Adds a citation. Returns the number of bytes that are stored.
     pub(super) fn cite(&mut self, annotation: &Annotation<'_>, at: u64, events: &mut Events<'_>) -> usize {
-        self.open(PartKind::Text, at, events);
-        let place = self.members();
-        let Some(part) = &mut self.part else { return 0 };
-        let at = |at: u64| at.saturating_sub(part.begins_at);
+        let begins_at = self.open(PartKind::Text, at, events).begins_at;
+        let from_part = |at: u64| at.saturating_sub(begins_at);
         let citation = format!(
             "{{\"type\":\"url_citation\",\"start_index\":{},\"end_index\":{},\"title\":{},\"url\":{}}}",
-            at(annotation.span.0),
-            at(annotation.span.1),
+            from_part(annotation.span.0),
+            from_part(annotation.span.1),
             quoted(&annotation.title),
             quoted(&annotation.url)
         );
+        self.annotate(citation, at, events)
+    }
+
+    /// Adds an annotation, given as JSON. Returns the number of bytes that are stored.
+    pub(super) fn annotate(&mut self, citation: String, at: u64, events: &mut Events<'_>) -> usize {
+        self.open(PartKind::Text, at, events);
+        let place = self.members();
+        let Some(part) = &mut self.part else { return 0 };
         let index = format!(",\"annotation_index\":{},\"annotation\":", part.citations.len());
         events.put("response.output_text.annotation.added", &[&place, &index, &citation]);
         part.citations.push(citation);

@@ -283,7 +283,7 @@ impl Calls {
             // After the first hop, frames contain the id of another response, except those of server tools,
             // which do not contain a response id.
             Event::Verbatim { frame, means: Some(means) } => {
-                let may_forward = self.hop == 0 || is_of_server_call(means);
+                let may_forward = self.hop == 0 || has_no_response_id(means);
                 self.take(means.clone(), Some(frame).filter(|_| may_forward), out);
             }
             Event::Verbatim { means: None, .. } if self.hop > 0 => {}
@@ -337,7 +337,7 @@ impl Calls {
                 self.tally.is_refusal = true;
                 send(event, frame, out);
             }
-            Event::Annotation(annotation) if self.earlier_characters > 0 => {
+            Event::Annotation(annotation) if frame.is_none() && self.earlier_characters > 0 => {
                 let shift = |at: u64| at.saturating_add(self.earlier_characters);
                 let span = (shift(annotation.span.0), shift(annotation.span.1));
                 out.event(Event::Annotation(Annotation { span, ..annotation }));
@@ -423,10 +423,13 @@ impl Calls {
     }
 }
 
-fn is_of_server_call(event: &Event<'_>) -> bool {
+/// Whether frames of this event contain neither the id of a response nor a place in it.
+fn has_no_response_id(event: &Event<'_>) -> bool {
     match event {
         Event::CallStart(start) => start.runner == Runner::Upstream,
-        Event::CallResult(_) => true,
+        Event::CallResult(_) | Event::ServerCall(_) => true,
+        // Only Responses have annotations without a URL, with places in their part of the text.
+        Event::Annotation(annotation) => annotation.url.is_empty(),
         _ => false,
     }
 }

@@ -78,19 +78,37 @@ impl ResponseReader {
 
     /// Handles an item for which there is no event: forwards it if possible, and skips it otherwise.
     fn other_item(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
-        if kind.is_empty() || !self.settings.verbatim {
+        if kind.is_empty() || !self.settings.verbatim || !self.has_own_id(item) {
             return self.skipped.add(Skip::UnknownPart);
         }
         self.progress.has_content = true;
-        let value;
-        let frame = match item.raw() {
-            raw if memchr2(b'\n', b'\r', raw.as_bytes()).is_none() => raw,
-            _ => {
-                value = item.to_value().to_string();
-                &value
-            }
-        };
-        out.event(Event::Verbatim { frame, means: None });
+        out.event(Event::Verbatim { frame: &on_one_line(item), means: None });
+    }
+
+    /// Whether no item that has been forwarded has the id of this one, which counts as forwarded from now on.
+    fn has_own_id(&mut self, item: Json<'_>) -> bool {
+        let id = item_id(item);
+        let is_own = id.is_empty() || !self.forwarded.contains(&id);
+        if is_own && !id.is_empty() {
+            self.forwarded.push(id);
+        }
+        is_own
+    }
+
+    /// Emits the event for an item. Clients of this API receive the item as it is, if it has what they rely on.
+    fn emit_item(&mut self, item: Json<'_>, event: &Event<'_>, out: &mut impl Sink) {
+        match self.settings.verbatim && is_usable(item) && self.has_own_id(item) {
+            true => self.emit(item, event, out),
+            false => out.event(event.clone()),
+        }
+    }
+
+    /// Emits the event for `value`, an item or an annotation. Clients of this API receive it as it is.
+    fn emit(&self, value: Json<'_>, event: &Event<'_>, out: &mut impl Sink) {
+        match self.settings.verbatim {
+            true => out.event(Event::Verbatim { frame: &on_one_line(value), means: Some(event) }),
+            false => out.event(event.clone()),
+        }
     }
 
     fn end_message(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
@@ -145,11 +163,11 @@ impl ResponseReader {
     fn annotation(&mut self, annotation: Json<'_>, out: &mut impl Sink) {
         let place = |key| annotation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
         let (url, title) = (text(annotation, "url"), text(annotation, "title"));
-        if url.is_empty() {
+        if url.is_empty() && !(self.settings.verbatim && annotation.kind() == JsonKind::Object) {
             return self.skipped.add(Skip::UnknownPart);
         }
         let span = (place("start_index"), place("end_index"));
-        out.event(Event::Annotation(Annotation { url, title, span }));
+        self.emit(annotation, &Event::Annotation(Annotation { url, title, span }), out);
     }
 
     fn image(&mut self, item: Json<'_>, out: &mut impl Sink) {
@@ -162,7 +180,7 @@ impl ResponseReader {
             format if format.is_empty() => "image/png".into(),
             format => format!("image/{format}").into(),
         };
-        out.event(Event::Media(Media { id: text(item, "id"), mime, data }));
+        self.emit_item(item, &Event::Media(Media { id: text(item, "id"), mime, data }), out);
     }
 
     /// Emits a call that the upstream's servers ran.
@@ -183,7 +201,7 @@ impl ResponseReader {
         let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
         let none = || (!is_running).then_some(Cow::Borrowed(""));
         let content = given(&["error", "output", "results", "outputs"]).or_else(pages).or_else(none);
-        out.event(Event::ServerCall(ServerCall {
+        let call = ServerCall {
             id: text(item, "id"),
             name,
             runner: Runner::Upstream,
@@ -191,7 +209,8 @@ impl ResponseReader {
             arguments: given(&["arguments", "action", "queries", "code"]),
             content,
             is_error: error.is_some() || text(item, "status") == "failed",
-        }));
+        };
+        self.emit_item(item, &Event::ServerCall(call), out);
     }
 
     /// Handles halves of surrogate pairs whose other halves did not arrive. They are dropped if the model was
@@ -206,6 +225,22 @@ impl ResponseReader {
                 });
             }
         }
+    }
+}
+
+/// Whether an item of a call that the upstream ran has the members that clients rely on.
+fn is_usable(item: Json<'_>) -> bool {
+    let has = |key: &str| !text(item, key).is_empty();
+    let is_mcp = &*text(item, "type") == "mcp_call";
+    let has_all = |keys: &[&str]| keys.iter().all(|key| has(key));
+    has_all(&["id", "status"]) && (!is_mcp || has_all(&["server_label", "name", "arguments"]))
+}
+
+/// The JSON of a value without line breaks, as frames require.
+fn on_one_line(value: Json<'_>) -> Cow<'_, str> {
+    match value.raw() {
+        raw if memchr2(b'\n', b'\r', raw.as_bytes()).is_none() => Cow::Borrowed(raw),
+        _ => value.to_value().to_string().into(),
     }
 }
 
