@@ -172,6 +172,18 @@ fn usage_is_read_wherever_it_occurs() {
     let cumulative = [growing("A", 1), growing("B", 2), growing("C", 3), end("stop")].concat();
     means(&cumulative, "ABC | stop | usage 9 3 12");
     means(&[&text, &end("stop"), "data: {\"choices\":[],\"usage\":null}\n\n"].concat(), "A | stop");
+    // llama.cpp sends its own counts even to those who do not ask for any.
+    let timed = |usage: &str| {
+        let timings = r#""timings":{"cache_n":4,"prompt_n":5,"predicted_n":5,"prompt_ms":1.5}"#;
+        format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}],{timings}{usage}}}\n\n")
+    };
+    means(&[&*text, &timed("")].concat(), "A | stop | usage 9 5 14");
+    means(
+        &[&*text, &timed(r#","usage":{"prompt_tokens":1,"completion_tokens":2}"#)].concat(),
+        "A | stop | usage 1 2 3",
+    );
+    means(&[&*text, &timed(""), &before, DONE].concat(), "A | stop | usage 9 5 14");
+    means(&[&*text, &before, &timed(""), DONE].concat(), "A | stop | usage 9 5 14");
     let choice = format!("{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\",{counts}}}");
     means(&format!("{text}data: {{\"choices\":[{choice}]}}\n\n"), "A | stop | usage 9 5 14");
 }

@@ -41,6 +41,8 @@ pub struct AnswerState {
     plain: FrameCache<Plain>,
     /// The latest usage object until it is passed on. Some servers send one with every chunk.
     usage: String,
+    /// Whether there was a usage object.
+    has_usage: bool,
     /// Whether the finish reason in the last chunk was an empty string.
     blank_finish: bool,
     progress: Progress,
@@ -162,6 +164,7 @@ impl AnswerState {
             calls: Calls::default(),
             plain: FrameCache::default(),
             usage: String::new(),
+            has_usage: false,
             blank_finish: false,
             progress: Progress::default(),
             is_whole: false,
@@ -198,6 +201,8 @@ impl AnswerState {
         let usage = chunk.usage.or_else(|| choice?.usage);
         if let Some(usage) = usage {
             self.note_usage(usage, canonical.filter(|_| chunk.is_bare()), out);
+        } else if let Some(timings) = chunk.timings {
+            self.note_timings(timings);
         }
         Ok(())
     }

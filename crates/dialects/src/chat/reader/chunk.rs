@@ -18,6 +18,8 @@ pub(super) struct Chunk<'a> {
     pub(super) model: Option<Json<'a>>,
     pub(super) created: Option<Json<'a>>,
     pub(super) usage: Option<Json<'a>>,
+    /// The counts of llama.cpp, which are in its last chunk even if nobody asked for `usage`.
+    pub(super) timings: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
     object: Option<Json<'a>>,
     kind: Option<Json<'a>>,
@@ -56,6 +58,10 @@ impl<'a> Chunk<'a> {
             "error" if is_error(value) => self.error = Some(value),
             "obfuscation" => {
                 self.padding = Some(value);
+                self.has_other_members = true;
+            }
+            "timings" => {
+                self.timings = Some(value);
                 self.has_other_members = true;
             }
             "x_groq" => self.usage = self.usage.or(value.get("usage")),

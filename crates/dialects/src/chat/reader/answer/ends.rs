@@ -8,7 +8,7 @@ use crate::{
     event::{Event, Finish, Sink},
     failure::Failure,
     finish::{failure_of, finish_of, finish_word},
-    usage::usage_of,
+    usage::{count, usage_of},
     wire::json::Json,
 };
 
@@ -88,6 +88,7 @@ impl AnswerState {
     /// Records the usage, which is passed on after the finish or at the end of the response. `frame` is the
     /// frame with the usage, if it is in the canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        self.has_usage = true;
         self.usage.clear();
         self.usage.push_str(usage.raw());
         let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
@@ -96,6 +97,22 @@ impl AnswerState {
         if self.progress.is_finished && self.held_finish.is_none() {
             self.tell_usage_by(frame, out);
         }
+    }
+
+    /// Takes the counts from llama.cpp's `timings`, unless there is a usage object.
+    pub(super) fn note_timings(&mut self, timings: Json<'_>) {
+        let number = |key: &str| timings.get(key).and_then(count);
+        let (Some(read), Some(written)) = (number("prompt_n"), number("predicted_n")) else { return };
+        if self.has_usage {
+            return;
+        }
+        let cached = number("cache_n").unwrap_or_default();
+        let input = read.saturating_add(cached);
+        self.usage = format!(
+            "{{\"prompt_tokens\":{input},\"completion_tokens\":{written},\"total_tokens\":{},\
+             \"prompt_tokens_details\":{{\"cached_tokens\":{cached}}}}}",
+            input.saturating_add(written)
+        );
     }
 
     pub(super) fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
