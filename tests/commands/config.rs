@@ -770,6 +770,7 @@ fn documentation_matches_the_configuration() {
         "exclusive_thinking",
         "required_choice",
         "name_results",
+        "cache_control",
         "key_header",
         // Depends on the machine's cores.
         "threads",

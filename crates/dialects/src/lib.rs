@@ -33,6 +33,7 @@ mod observed_properties;
 pub mod ollama;
 mod opaque;
 mod openai_error;
+mod openai_fields;
 mod percent;
 mod probe;
 mod progress;

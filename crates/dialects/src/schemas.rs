@@ -1,6 +1,8 @@
 //! Converts the schemas of tools to what APIs accept: an API that rejects one schema rejects the complete
 //! request (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -46,6 +48,22 @@ pub(super) fn for_openai(schema: Json<'_>) -> Option<Value> {
         add_items(&mut object);
     }
     Some(object)
+}
+
+/// The schema in OpenAI's `response_format`, for APIs that take only a schema. The format's description becomes the
+/// schema's, unless that has its own. `None` if there is no schema.
+pub(super) fn response_schema(format: &Value) -> Option<Cow<'_, Value>> {
+    let inner = format.get("json_schema").unwrap_or(format);
+    let schema = inner.get("schema").filter(|schema| schema.is_object())?;
+    let description = inner.get("description").filter(|description| description.is_string());
+    match description.filter(|_| schema.get("description").is_none()) {
+        Some(description) => {
+            let mut schema = schema.clone();
+            schema.as_object_mut()?.insert("description".to_owned(), description.clone());
+            Some(Cow::Owned(schema))
+        }
+        None => Some(Cow::Borrowed(schema)),
+    }
 }
 
 pub(super) fn without_parameters() -> Value {

@@ -1,6 +1,8 @@
 //! Detects whether a client turns the model's thinking off with `thinking`, a field of Anthropic's API and of
 //! some Chat Completions servers, for upstreams that have other fields for it.
 
+use serde_json::Value;
+
 use super::Dialect;
 use crate::{conversation::Conversation, model_facts::takes_effort};
 
@@ -13,9 +15,27 @@ pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     })
 }
 
+/// The effort for which `thinking` asks in a request of a dialect other than `own`, if it turns thinking on and the
+/// request names no effort.
+pub(super) fn asked_effort(conversation: &Conversation, own: Dialect) -> Option<&'static str> {
+    let clients = [Dialect::Messages, Dialect::Chat].into_iter().filter(|client| *client != own);
+    let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
+    let thinking = rest
+        .find_map(|rest| rest.get("thinking"))
+        .filter(|_| conversation.sampling.reasoning_effort.is_none())?;
+    let is_on = matches!(thinking.get("type")?.as_str()?, "enabled" | "adaptive" | "between_tools");
+    // As the effort becomes a budget where only that exists.
+    is_on.then(|| match thinking.get("budget_tokens").and_then(Value::as_u64) {
+        Some(..4096) => "low",
+        None | Some(..16_384) => "medium",
+        Some(_) => "high",
+    })
+}
+
 /// Removes `thinking` from the fields that are reported as dropped, if what it says is sent in another field.
 pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String>) {
-    if is_off(conversation, Dialect::Gemini) {
+    let is_in_effort = conversation.sampling.reasoning_effort.is_some();
+    if is_in_effort || is_off(conversation, Dialect::Gemini) {
         dropped.retain(|field| field != "thinking");
     }
 }

@@ -73,6 +73,11 @@ pub trait UpstreamSide: Settings {
         None
     }
 
+    /// Whether a part with a file has the file's name.
+    fn names_files(&self) -> bool {
+        true
+    }
+
     /// Whether requests can contain an image with this URL.
     fn takes_image(&self, _url: &str) -> bool {
         true

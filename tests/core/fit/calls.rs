@@ -57,7 +57,7 @@ fn call_of_any_kind_and_its_output_are_a_call_and_a_result() {
         ),
         (
             json!([{"type": "mcp_call", "id": "m1", "server_label": "s", "name": "g", "arguments": "{}", "output": "OUT"}]),
-            ["call m1 g {}", "result m1 OUT"],
+            ["call m1 s__g {}", "result m1 OUT"],
         ),
         (
             json!([{"type": "web_search_call", "id": "ws", "status": "completed", "action": {"query": "x"}}]),
@@ -107,7 +107,7 @@ fn blocks_of_servers_are_calls_and_results() {
         "call srvtoolu_1 web_search {query:x}",
         "assistant a",
         r#"result srvtoolu_1 {"type":"web_search_result","title":"T","url":"https://a"}"#,
-        "call mcptoolu_1 g {}",
+        "call mcptoolu_1 s__g {}",
         "result mcptoolu_1 G",
         "call toolu_1 f {}",
         "assistant b",

@@ -37,7 +37,7 @@ fn file_has_the_form_of_the_upstreams_api() {
         let source = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="});
         assert_eq!(part(Dialect::Messages, "/messages/0/content/0/source"), source, "{client:?}");
         let file = json!({"mimeType": "application/pdf", "data": "JVBERi0="});
-        assert_eq!(part(Dialect::Gemini, "/contents/0/parts/0/inlineData"), file, "{client:?}");
+        assert_eq!(part(Dialect::Gemini, "/contents/0/parts/1/inlineData"), file, "{client:?}");
         for upstream in [Dialect::Ollama, Dialect::Lumo] {
             let (message, param) = refused(client, fields.clone(), upstream);
             assert!(

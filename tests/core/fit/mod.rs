@@ -3,6 +3,7 @@
 mod calls;
 mod files;
 mod parts;
+mod said;
 mod tools;
 
 use serde_json::{Value, json};

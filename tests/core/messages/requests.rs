@@ -198,7 +198,7 @@ fn effort_and_format_are_output_config() {
     assert_eq!(of(1024).get("thinking"), None);
     let (body, request) = request(
         &Options { effort: Effort::Drop, ..Options::default() },
-        &chat(json!({"reasoning_effort": "high", "response_format": {"type": "json_object"}})),
+        &chat(json!({"reasoning_effort": "high", "response_format": {"type": "grammar"}})),
     );
     assert_eq!(
         (body.get("output_config"), request.dropped),

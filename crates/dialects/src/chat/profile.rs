@@ -72,6 +72,7 @@ enum Switch {
     ExclusiveThinking,
     RequiredChoice(RequiredChoice),
     NameResults,
+    CacheControl,
     KeyHeader(KeyHeader),
 }
 
@@ -196,6 +197,7 @@ impl Profile {
             ],
             Self::OpenRouter => &[
                 Switch::Server(Server::OpenRouter),
+                Switch::CacheControl,
                 CallIds(IdForm::AtMost(40)),
                 Switch::WantsBack(WantsBack::Reasoning),
                 Switch::PastReasoning(PastReasoning::Reasoning),
@@ -234,6 +236,7 @@ impl Profile {
                 Switch::ExclusiveThinking => options.exclusive_thinking = true,
                 Switch::RequiredChoice(word) => options.required_choice = word,
                 Switch::NameResults => options.name_results = true,
+                Switch::CacheControl => options.cache_control = true,
                 Switch::KeyHeader(header) => options.key_header = header,
             }
         }

@@ -13,6 +13,7 @@ use crate::{
     enforce::Means,
     failure::Failure,
     fit::part_of,
+    openai_fields::SHARED,
     percent::in_url,
     settings::{Field, Key, Settings, Visitor},
     thinking,
@@ -89,6 +90,9 @@ pub struct Options {
     /// send the tool's name with its results
     #[setting(or = BY_PROFILE)]
     pub name_results: bool,
+    /// send the `cache_control` of clients of Messages
+    #[setting(or = BY_PROFILE)]
+    pub cache_control: bool,
     /// the header of `api_key`: `"authorization"` or `"api-key"`
     #[setting(default = KeyHeader::Bearer, or = BY_PROFILE, words = KEY_HEADER)]
     pub key_header: KeyHeader,
@@ -117,7 +121,25 @@ pub enum Streaming {
 impl Options {
     /// Whether the upstream accepts hints about which part of the prompt should be cached.
     pub(super) fn takes_cache_hints(&self) -> bool {
-        self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
+        self.cache_control || self.server == Server::OpenRouter
+    }
+
+    /// The fields of Responses that the server accepts under the same names.
+    pub(super) fn openai_fields(&self) -> &'static [&'static str] {
+        match (self.profile, self.server) {
+            (Profile::OpenAi | Profile::Azure | Profile::OpenRouter, _) => SHARED,
+            (_, Server::OpenAi | Server::OpenRouter) => SHARED,
+            (Profile::Moonshot, _) => &["prompt_cache_key", "safety_identifier"],
+            _ => &[],
+        }
+    }
+
+    /// Whether the server accepts `top_k`, which OpenAI's API does not have.
+    pub(super) fn takes_top_k(&self) -> bool {
+        matches!(
+            self.server,
+            Server::Vllm | Server::Sglang | Server::LlamaCpp | Server::OpenRouter | Server::Fireworks
+        )
     }
 
     /// Whether the server accepts `thinking` as defined by Anthropic's API.

@@ -40,6 +40,9 @@ const ENVELOPE: [&str; 16] = [
 /// Members of a call in which its result may be.
 const RESULTS: [&str; 5] = ["output", "outputs", "results", "result", "error"];
 
+/// The server's name with which toolwire shows clients the calls that an upstream ran.
+const UPSTREAM: &str = "upstream";
+
 impl<'v> Shown<'v> {
     pub(super) fn of(value: &'v Value) -> Option<Self> {
         let kind = kind_of(value);
@@ -121,7 +124,16 @@ pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
             _ => Value::Object(members).to_string(),
         }
     });
-    Call::new(id, tool, arguments)
+    Call::new(id, name_of(tool, value), arguments)
+}
+
+/// The name of a called tool. The name of its MCP server precedes it, because several servers may have the same tool.
+fn name_of(tool: &str, value: &Value) -> String {
+    let server = ["server_label", "server_name"].into_iter().find_map(|key| text(value, key));
+    match server.filter(|server| !server.is_empty() && *server != UPSTREAM) {
+        Some(server) => format!("{server}__{tool}"),
+        None => tool.to_owned(),
+    }
 }
 
 /// Adds the contents of a result, or of a call that includes its result.

@@ -50,9 +50,11 @@ pub fn fitted<'c>(
     client: Dialect,
     side: &dyn UpstreamSide,
 ) -> Result<Cow<'c, Conversation>, Unfit> {
-    let fitting = Fitting { side, own: side.dialect(), translates: client != side.dialect() };
+    let mut fitting =
+        Fitting { side, own: side.dialect(), translates: client != side.dialect(), names_models: false };
     if fitting.translates {
         refuse_elsewhere(conversation)?;
+        fitting.names_models = has_several_models(&conversation.turns);
     }
     fitting.check_any(&conversation.turns)?;
     let removed = fitting.removed_tools(&conversation.turns);
@@ -85,13 +87,15 @@ pub fn fitted<'c>(
 /// The result of the call `id` in `value`, an output in any API's form, followed by its media in the form of the
 /// API with this `side`.
 pub(crate) fn output_of(id: &str, value: &Value, side: &dyn UpstreamSide) -> Vec<Part> {
-    Fitting { side, own: side.dialect(), translates: false }.output(id, value)
+    Fitting { side, own: side.dialect(), translates: false, names_models: false }.output(id, value)
 }
 
 struct Fitting<'s> {
     side: &'s dyn UpstreamSide,
     own: Dialect,
     translates: bool,
+    /// Whether the turns of the assistant name different speakers.
+    names_models: bool,
 }
 
 impl Fitting<'_> {
@@ -117,19 +121,29 @@ impl Fitting<'_> {
             })
     }
 
-    /// The name of the user who speaks. Only Chat Completions has a field for it, by which models tell the
-    /// participants of a conversation apart.
+    /// The name of who speaks. Only Chat Completions has a field for it, by which models tell the participants of a
+    /// conversation, and examples in instructions, apart. The name of the only assistant says nothing, and the model
+    /// would begin to write it.
     fn speaker<'t>(&self, turn: &'t Turn) -> Option<&'t str> {
-        let rest = turn.rest.from_dialect(Dialect::Chat.name());
-        let rest = rest.filter(|_| self.translates && turn.role == Role::User)?;
-        rest.get("name")?.as_str().filter(|name| !name.is_empty())
+        let is_told = match turn.role {
+            Role::Assistant => {
+                self.names_models && turn.parts.iter().any(|part| matches!(part, Part::Text(_)))
+            }
+            Role::User | Role::System | Role::Developer => true,
+            Role::Tool => false,
+        };
+        if self.translates && is_told { name_of(turn) } else { None }
     }
 
     /// The turn with the name of its speaker in its text.
     fn named(&self, turn: &Turn) -> Option<Turn> {
         let name = self.speaker(turn)?;
         let mut named = turn.clone();
-        match named.parts.first_mut() {
+        let first = match turn.role {
+            Role::Assistant => named.parts.iter_mut().find(|part| matches!(part, Part::Text(_))),
+            _ => named.parts.first_mut(),
+        };
+        match first {
             Some(Part::Text(text)) => text.change(|text| text.insert_str(0, &format!("{name}:\n"))),
             _ => named.parts.insert(0, Part::Text(format!("{name}:").into())),
         }
@@ -324,7 +338,7 @@ impl Fitting<'_> {
     /// Adds the pieces of the part `whole` to a turn.
     fn pieces(&self, pieces: Vec<Piece>, whole: &Value, split: &mut SplitTurns<'_>) -> Result<(), Unfit> {
         let is_models = split.turn.role == Role::Assistant;
-        let pieces = pieces.into_iter().map(|piece| match piece {
+        let pieces = self.with_names(pieces).into_iter().map(|piece| match piece {
             Piece::Reasoning(text) if !is_models => Piece::Text(text),
             piece => piece,
         });
@@ -367,7 +381,7 @@ impl Fitting<'_> {
     /// The text and media in a result. Content that cannot be sent is described in text.
     fn told(&self, pieces: Vec<Piece>) -> (Vec<String>, Vec<Part>) {
         let (mut texts, mut media) = (Vec::new(), Vec::new());
-        for piece in pieces {
+        for piece in self.with_names(pieces) {
             match self.expressed(piece) {
                 Ok(Part::Text(text)) => texts.push(String::from(text)),
                 Ok(part) => media.push(part),
@@ -375,6 +389,21 @@ impl Fitting<'_> {
             }
         }
         (texts, media)
+    }
+
+    /// Puts the names of files before them, for an API whose files have none.
+    fn with_names(&self, pieces: Vec<Piece>) -> Vec<Piece> {
+        if self.side.names_files() {
+            return pieces;
+        }
+        let named = |piece: Piece| {
+            let name = match &piece {
+                Piece::File(file) if !file.name.is_empty() => Some(Piece::Text(format!("{}:", file.name))),
+                _ => None,
+            };
+            name.into_iter().chain([piece])
+        };
+        pieces.into_iter().flat_map(named).collect()
     }
 
     /// Converts a piece to a part, if it can be sent.
@@ -395,6 +424,18 @@ impl Fitting<'_> {
 fn nothing_left() -> Unfit {
     let why = "no message is left to send: none of them has content that the model's API can take";
     Unfit { value: Value::Null, why: why.to_owned(), member: None }
+}
+
+/// The `name` of a Chat Completions message.
+fn name_of(turn: &Turn) -> Option<&str> {
+    let name = turn.rest.from_dialect(Dialect::Chat.name())?.get("name")?;
+    name.as_str().filter(|name| !name.is_empty())
+}
+
+/// Whether turns of the assistant have different names, as in a conversation of several agents.
+fn has_several_models(turns: &[Turn]) -> bool {
+    let mut names = turns.iter().filter(|turn| turn.role == Role::Assistant).filter_map(name_of);
+    names.next().is_some_and(|first| names.any(|other| other != first))
 }
 
 fn is_instruction(role: Role) -> bool {

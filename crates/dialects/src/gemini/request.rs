@@ -4,6 +4,8 @@
 mod contents;
 mod tools;
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -14,15 +16,19 @@ use crate::{
     Dialect, UpstreamRequest,
     conversation::{Constraint, Conversation},
     percent::in_url,
+    schemas::response_schema,
     thinking,
     wire::json::Encoder,
 };
 
 pub(super) const MODELS: &str = "models";
 
+/// A field that other APIs have, too.
+const TOP_K: &str = "top_k";
+
 /// Fields of chat requests that have another name in `generationConfig`.
 const SAMPLING: [(&str, &str); 5] = [
-    ("top_k", "topK"),
+    (TOP_K, "topK"),
     ("presence_penalty", "presencePenalty"),
     ("frequency_penalty", "frequencyPenalty"),
     ("logprobs", "responseLogprobs"),
@@ -62,6 +68,9 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     dropped.extend(inexpressible(conversation, rest));
     if thinking::gemini_can_be_off(model) {
         thinking::tell_carried(conversation, &mut dropped);
+        if thinking::asked_effort(conversation, Dialect::Gemini).is_some() {
+            dropped.retain(|field| field != "thinking");
+        }
     }
     dropped.sort_unstable();
     dropped.dedup();
@@ -106,7 +115,8 @@ fn generation_config(
         put("stopSequences", sampling.stop.clone().into());
     }
     for (field, key) in SAMPLING {
-        rest.get(field).map(|value| put(key, value.clone()));
+        let value = if field == TOP_K { conversation.rest.get(field) } else { rest.get(field) };
+        value.map(|value| put(key, value.clone()));
     }
     match response_form(conversation) {
         Ok(None) => {}
@@ -120,8 +130,12 @@ fn generation_config(
         }
         Err(field) => dropped.push(field.to_owned()),
     }
-    let is_off = thinking::gemini_can_be_off(model) && thinking::is_off(conversation, Dialect::Gemini);
+    let can_be_off = thinking::gemini_can_be_off(model);
+    let is_off = can_be_off && thinking::is_off(conversation, Dialect::Gemini);
     let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
+    // Some of these models do not think unless they are asked to.
+    let asked = || thinking::asked_effort(conversation, Dialect::Gemini).filter(|_| can_be_off);
+    let effort = effort.or_else(asked);
     if let Some(effort) = effort
         && let Some(thinking) = thinking_config(effort, model, options)
     {
@@ -140,11 +154,9 @@ fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static 
     }
     let Some(format) = &conversation.sampling.response_format else { return Ok(None) };
     match format.get("type").and_then(Value::as_str) {
-        Some("json_schema") => {
-            let schema = format.get("json_schema").and_then(|format| format.get("schema"));
-            Ok(Some(schema.cloned().unwrap_or_default()))
+        Some("json_schema" | "json_object") => {
+            Ok(Some(response_schema(format).map(Cow::into_owned).unwrap_or_default()))
         }
-        Some("json_object") => Ok(Some(Value::Null)),
         Some("text") => Ok(None),
         _ => Err("response_format"),
     }
@@ -182,5 +194,6 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
     let is_sent =
         |key: &&String| HANDLED.contains(&key.as_str()) || SAMPLING.iter().any(|(field, _)| field == key);
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
-    known.chain(fields).chain(conversation.rest.foreign_keys(CHAT).cloned()).collect()
+    let foreign = conversation.rest.foreign_keys(CHAT).filter(|key| *key != TOP_K).cloned();
+    known.chain(fields).chain(foreign).collect()
 }

@@ -87,6 +87,10 @@ impl UpstreamSide for Options {
         Some(Part::Image { url, detail: None })
     }
 
+    fn names_files(&self) -> bool {
+        false
+    }
+
     fn takes_image(&self, url: &str) -> bool {
         !is_local(url)
     }

@@ -146,6 +146,7 @@ fn v2(
     body.key("stream_options").object(|body| body.key("include_usage").value(&true));
     let is_off = thinking::is_off(conversation, Dialect::Lumo);
     let effort = if is_off { Some("none") } else { conversation.sampling.reasoning_effort.as_deref() };
+    let effort = effort.or_else(|| thinking::asked_effort(conversation, Dialect::Lumo));
     if let Some(effort) = effort {
         // Lumo can only turn thinking on or off (docs/protocols/lumo.md#v2-request).
         let effort = if matches!(effort, "none" | "minimal") { "none" } else { "high" };

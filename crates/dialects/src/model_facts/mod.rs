@@ -20,7 +20,7 @@ use self::{
     rules::{Change, Rule},
 };
 pub use self::{page::table as facts_table, refused::refused_member};
-use crate::{Dialect, Observed, conversation::Conversation, settings::Settings};
+use crate::{Dialect, Observed, conversation::Conversation, settings::Settings, thinking::asked_effort};
 
 /// What the configuration says about the members of requests to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
@@ -92,6 +92,9 @@ impl ModelFacts {
         learned: &[&'static str],
     ) -> Adjusted {
         let mut adjusted = Adjusted::default();
+        if let Some(effort) = asked_effort(sent, upstream).filter(|_| self.may_not_think()) {
+            sent.to_mut().sampling.reasoning_effort = Some(effort.to_owned());
+        }
         for rule in &self.rules {
             // A request may break a rule in two members.
             for _ in 0..2 {
@@ -106,6 +109,11 @@ impl ModelFacts {
             }
         }
         adjusted
+    }
+
+    /// Whether the model has the effort `none`, which is the default of many such models.
+    fn may_not_think(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule, Rule::Efforts(accepted) if accepted.contains(&"none")))
     }
 
     /// The members of the request that could be left out without changing what it asks for.

@@ -10,6 +10,7 @@ use crate::{
         media_behind_results, results_in_call_order,
     },
     media::data_url,
+    schemas::response_schema,
     thinking,
     wire::json::Encoder,
 };
@@ -210,9 +211,8 @@ fn put_format(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec
         return body.key("format").value(schema);
     }
     let Some(format) = &conversation.sampling.response_format else { return };
-    let schema = format.get("json_schema").and_then(|format| format.get("schema"));
-    match (format.get("type").and_then(Value::as_str), schema) {
-        (Some("json_schema"), Some(schema)) => body.key("format").value(schema),
+    match (format.get("type").and_then(Value::as_str), response_schema(format)) {
+        (Some("json_schema" | "json_object"), Some(schema)) => body.key("format").value(&schema),
         (Some("json_object" | "json_schema"), _) => body.key("format").string("json"),
         (Some("text"), _) => {}
         _ => dropped.push("response_format".to_owned()),
@@ -266,7 +266,8 @@ fn put_options(
     if !sampling.stop.is_empty() {
         put("stop", sampling.stop.clone().into());
     }
-    for (key, value) in rest.iter().filter(|(key, _)| OPTIONS.contains(&key.as_str())) {
+    let all = conversation.rest.fields().into_iter().flatten();
+    for (key, value) in all.filter(|(key, _)| OPTIONS.contains(&key.as_str())) {
         put(key, value.clone());
     }
     for (key, value) in rest.get("options").and_then(Value::as_object).into_iter().flatten() {
@@ -301,7 +302,9 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
         HANDLED.contains(&key) || OPTIONS.contains(&key) || OWN.contains(&key)
     };
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
-    known.chain(fields).chain(conversation.rest.foreign_keys(CHAT).cloned()).collect()
+    let foreign =
+        conversation.rest.foreign_keys(CHAT).filter(|key| !OPTIONS.contains(&key.as_str())).cloned();
+    known.chain(fields).chain(foreign).collect()
 }
 
 pub(super) fn option(text: &str) -> Option<(String, &str)> {

@@ -13,7 +13,7 @@ use crate::{
     cache_hints::CACHE_CONTROL,
     chat::{MaxTokens, Options, Streaming, server::Fields},
     conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
-    thinking,
+    openai_fields, thinking,
     wire::json::Encoder,
 };
 
@@ -42,7 +42,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
         tools::put(body, conversation, rest, options);
         put_max_tokens(body, conversation, rest, options.max_tokens);
         put_sampling(body, conversation, rest, &constraint.members, model, options);
-        let thinking = disabled_thinking(conversation, options);
+        let thinking = thinking_member(conversation, options);
         if let Some(thinking) = &thinking {
             body.key("thinking").value(thinking);
         }
@@ -51,6 +51,12 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
         };
         for (key, value) in rest.iter().filter(|(key, _)| !is_ours(key)) {
             body.key(key).value(value);
+        }
+        for (key, value) in openai_fields::given(conversation, Dialect::Chat, options.openai_fields()) {
+            body.key(key).value(value);
+        }
+        if let Some(top_k) = top_k(conversation, options) {
+            body.key("top_k").value(top_k);
         }
         for (key, value) in &constraint.members {
             body.key(key).value(value);
@@ -68,6 +74,13 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     });
     if options.takes_thinking() || options.takes_no_effort(model) {
         thinking::tell_carried(conversation, &mut dropped);
+    }
+    if thinking_member(conversation, options).is_some() {
+        dropped.retain(|field| field != "thinking");
+    }
+    openai_fields::tell_carried(conversation, Dialect::Chat, options.openai_fields(), &mut dropped);
+    if top_k(conversation, options).is_some() {
+        dropped.retain(|field| field != "top_k");
     }
     dropped.sort_unstable();
     dropped.dedup();
@@ -147,12 +160,22 @@ fn put_max_tokens(
     }
 }
 
-/// The `thinking` member that turns thinking off. It is sent if a client of another dialect turns thinking
-/// off, and to servers that reject thinking together with a required call.
-fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
+/// The `thinking` member that turns thinking on or off. It is sent if a client of another dialect does so, and
+/// to servers that reject thinking together with a required call.
+fn thinking_member(conversation: &Conversation, options: &Options) -> Option<Value> {
     let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
     let is_off = options.takes_thinking() && thinking::is_off(conversation, Dialect::Chat);
-    (is_off || (options.exclusive_thinking && is_forced)).then(|| json!({"type": "disabled"}))
+    let is_on = options.takes_thinking() && thinking::asked_effort(conversation, Dialect::Chat).is_some();
+    match is_off || (options.exclusive_thinking && is_forced) {
+        true => Some(json!({"type": "disabled"})),
+        false => is_on.then(|| json!({"type": "enabled"})),
+    }
+}
+
+/// A client's `top_k` in a request of Messages, for servers that have it too.
+fn top_k<'c>(conversation: &'c Conversation, options: &Options) -> Option<&'c Value> {
+    let rest = conversation.rest.from_dialect(Dialect::Messages.name()).filter(|_| options.takes_top_k());
+    rest?.get("top_k")
 }
 
 /// Writes the other sampling settings, except those that `constraint` overrides.
@@ -170,7 +193,7 @@ fn put_sampling(
     put.member("top_p", sampling.top_p.as_ref());
     put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
     let is_excluded = options.exclusive_thinking
-        && (rest.contains_key("thinking") || disabled_thinking(conversation, options).is_some());
+        && (rest.contains_key("thinking") || thinking_member(conversation, options).is_some());
     let is_off = thinking::is_off(conversation, Dialect::Chat) && options.takes_no_effort(model);
     let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
     put.member("reasoning_effort", effort.filter(|_| !is_excluded).as_ref());

@@ -16,6 +16,7 @@ use crate::{
     cache_hints::CACHE_CONTROL,
     conversation::{Constraint, Conversation, Part, Prefill},
     messages::upstream::{Effort, Options},
+    schemas::response_schema,
     thinking,
     wire::json::Encoder,
 };
@@ -32,7 +33,10 @@ pub(in crate::messages) fn encode(
 ) -> UpstreamRequest {
     let mut dropped: Vec<String> = foreign_fields(conversation).collect();
     let prefill = prefill(conversation);
-    let (system, messages) = turns::arranged(&conversation.turns, options, &mut dropped);
+    let (mut system, messages) = turns::arranged(&conversation.turns, options, &mut dropped);
+    if asks_for_any_json(conversation) {
+        system.push(blocks::Block::Text(ONLY_JSON.into()));
+    }
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
@@ -191,14 +195,23 @@ fn put_output(
         match output_format(format) {
             Some(format) => _ = config.insert("format".to_owned(), format),
             None if format.get("type").and_then(Value::as_str) == Some("text") => {}
+            None if asks_for_any_json(conversation) => {}
             None => dropped.push("response_format".to_owned()),
         }
     }
     if !config.is_empty() {
         body.key("output_config").value(&config);
     }
-    if let Some(thinking) = thinking.filter(|_| may_think) {
-        body.key("thinking").value(&thinking);
+    match thinking {
+        Some(thinking) if may_think => body.key("thinking").value(&thinking),
+        // Some servers of Chat Completions have this member, too.
+        None if thinking::asked_effort(conversation, Dialect::Messages).is_some() => {
+            if let Some(thinking) = conversation.rest.get("thinking") {
+                dropped.retain(|field| field != "thinking");
+                body.key("thinking").value(thinking);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -217,6 +230,15 @@ fn budget(effort: &str, limit: u64) -> Option<Value> {
 
 /// Converts OpenAI's `response_format`. This API supports only the type `json_schema`.
 fn output_format(format: &Value) -> Option<Value> {
-    let schema = format.get("json_schema")?.get("schema")?;
+    let schema = response_schema(format)?;
     Some(json!({"type": "json_schema", "schema": schema}))
+}
+
+/// The instruction that stands for a response format which allows any JSON object.
+const ONLY_JSON: &str = "Answer with a single JSON object: no other text, and no fence around it.";
+
+fn asks_for_any_json(conversation: &Conversation) -> bool {
+    let Some(format) = &conversation.sampling.response_format else { return false };
+    let kind = format.get("type").and_then(Value::as_str);
+    matches!(kind, Some("json_object" | "json_schema")) && response_schema(format).is_none()
 }

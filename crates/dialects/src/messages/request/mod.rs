@@ -46,7 +46,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     let stored = fields.boolean(HELD)?.unwrap_or(false);
     let compaction = compaction(&fields)?;
     Ok(Conversation {
-        model: fields.string("model")?.unwrap_or_default().into_owned(),
+        model: without_context(&fields.string("model")?.unwrap_or_default()).to_owned(),
         turns,
         tools: toolbox.tools,
         namespaced: toolbox.namespaced,
@@ -63,6 +63,12 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         rest: Rest::new(Dialect::Messages.name(), fields.into_rest()),
         ..Conversation::default()
     })
+}
+
+/// The model's name without the suffix by which Claude Code asks for the long context. The feature itself is in
+/// `anthropic-beta`.
+fn without_context(model: &str) -> &str {
+    model.strip_suffix("[1m]").filter(|model| !model.is_empty()).unwrap_or(model)
 }
 
 /// The compaction that `compaction` asks for. The field stays, for upstreams of this dialect.

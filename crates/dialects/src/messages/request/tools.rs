@@ -106,11 +106,13 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
         let name = name.unwrap_or_else(|| usual.to_owned());
         check_name(fields.at("name"), &name)?;
         let declared = Some(Received::new(Dialect::Messages.name(), declaration.into()));
+        let description = with_examples(description, declaration);
         return Ok(Declared::Client(Tool { name, description, parameters, strict: None, declared }));
     }
     let name = fields.needed_string("name")?.into_owned();
     check_name(fields.at("name"), &name)?;
     let description = fields.string("description")?.unwrap_or_default().into_owned();
+    let description = with_examples(description, declaration);
     let strict = fields.boolean("strict")?;
     let schema = fields.any("input_schema");
     if let Some(other) = schema.filter(|schema| schema.kind() != JsonKind::Object) {
@@ -118,6 +120,24 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
     let declared = Some(Received::new(Dialect::Messages.name(), declaration.into()));
     Ok(Declared::Client(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
+}
+
+/// The description of a tool, with its `input_examples`, for which other APIs have no field.
+fn with_examples(mut description: String, declaration: Json<'_>) -> String {
+    let mut examples =
+        declaration.get("input_examples").into_iter().flat_map(|list| list.elements()).peekable();
+    if examples.peek().is_some() {
+        description.push_str(if description.is_empty() {
+            "Examples of its input:"
+        } else {
+            "\n\nExamples of its input:"
+        });
+    }
+    for example in examples {
+        description.push('\n');
+        description.push_str(&example.to_value().to_string());
+    }
+    description
 }
 
 /// Reads the tool choice and whether several calls are allowed.

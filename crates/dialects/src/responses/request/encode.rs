@@ -9,6 +9,7 @@ use super::DIALECT;
 use crate::{
     Dialect, UpstreamRequest,
     conversation::{Conversation, Part, Role},
+    openai_fields::{self, SHARED, VERBOSITY},
     responses::upstream::Options,
     thinking,
     wire::json::Encoder,
@@ -46,6 +47,10 @@ pub(in crate::responses) fn encode(
         tools::put(body, conversation, rest);
         put_sampling(body, conversation, &mut dropped);
         put_nested(body, conversation, rest, is_off);
+        let shared = openai_fields::given(conversation, Dialect::Responses, SHARED);
+        for (key, value) in shared.filter(|(key, _)| *key != VERBOSITY) {
+            body.key(key).value(value);
+        }
         put_include(body, rest, options);
         for (key, value) in rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
@@ -53,6 +58,7 @@ pub(in crate::responses) fn encode(
         body.key("store").value(&options.store);
         body.key("stream").value(&conversation.stream);
     });
+    openai_fields::tell_carried(conversation, Dialect::Responses, SHARED, &mut dropped);
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
@@ -137,6 +143,11 @@ fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String
     }
     if let Some(format) = sampling.response_format.as_ref().and_then(flat_format) {
         text.insert("format".to_owned(), format);
+    }
+    if let Some((key, verbosity)) =
+        openai_fields::given(conversation, Dialect::Responses, &[VERBOSITY]).next()
+    {
+        text.insert(key.to_owned(), verbosity.clone());
     }
     for (key, object) in [("reasoning", reasoning), ("text", text)] {
         if !object.is_empty() {

@@ -143,6 +143,7 @@ impl Toolbox {
     ) -> Result<(), Failure> {
         let mut fields = Fields::new(path, declaration)?;
         let namespace = fields.needed_string("name")?.into_owned();
+        let about = fields.string("description")?.unwrap_or_default();
         for (place, declaration) in fields.list("tools")?.enumerate() {
             let path = fields.at("tools");
             let (tool, is_custom) = tool(Path::Element(&path, place), declaration)?;
@@ -160,8 +161,9 @@ impl Toolbox {
             }
             let entry = Namespaced { name: name.clone(), namespace: namespace.clone(), inner: tool.name };
             self.namespaced.push(entry);
+            let description = within(&namespace, &about, tool.description);
             // The declaration is valid only within a namespace, so it is not sent.
-            self.tools.push(Tool { name, declared: None, ..tool });
+            self.tools.push(Tool { name, description, declared: None, ..tool });
         }
         Ok(())
     }
@@ -216,6 +218,15 @@ impl Toolbox {
     pub(super) fn flattened(&self, namespace: &str, name: &str) -> String {
         let known = self.flattened.get(&key(namespace, name));
         known.map_or_else(|| flat(namespace, name), String::clone)
+    }
+}
+
+/// The description of a tool, with that of its namespace, since no other tool has to be declared beside it.
+fn within(namespace: &str, about: &str, description: String) -> String {
+    match (description.is_empty(), about.trim()) {
+        (_, "") => description,
+        (true, about) => format!("{namespace}: {about}"),
+        (false, about) => format!("{description}\n\n{namespace}: {about}"),
     }
 }
 
