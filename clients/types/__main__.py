@@ -1,6 +1,6 @@
 """Checks that the tables of types have every type of the installed SDKs: python types [--write]
 
-The tables are `crates/dialects/src/*/types.toml`. `--write` writes an instance of each type to `tests/core/types/instances`, so
+The tables are `types.toml` beside the dialects and the client of MCP servers. `--write` writes an instance of each type to `tests/core/types/instances`, so
 that `tests/core/types` can check the tables without the SDKs.
 """
 
@@ -13,7 +13,8 @@ from pathlib import Path
 import sdk_types
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["openai", "anthropic", "google-genai"]
+PACKAGES = ["openai", "anthropic", "google-genai", "mcp-types"]
+MCP = "crates/execution/src/providers/mcp"
 
 
 def main():
@@ -28,14 +29,15 @@ def main():
         for name in sorted(set(names) - table(dialect).get(kind, {}).keys())
     ]
     if lacking:
-        print(f"types of {versions} that crates/dialects/src/*/types.toml lacks:", *lacking, sep="\n  ", file=sys.stderr)
+        print(f"types of {versions} that the tables lack:", *lacking, sep="\n  ", file=sys.stderr)
         sys.exit(1)
     count = sum(len(names) for kinds in listed.values() for names in kinds.values())
     print(f"{count} types of {versions} are in the tables")
 
 
 def table(dialect):
-    return tomllib.loads((ROOT / "crates/dialects/src" / dialect / "types.toml").read_text())
+    folder = MCP if dialect == "mcp" else f"crates/dialects/src/{dialect}"
+    return tomllib.loads((ROOT / folder / "types.toml").read_text())
 
 
 def write(listed):

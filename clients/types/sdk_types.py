@@ -54,15 +54,36 @@ ROOTS = [
     ("gemini", "tool member", "google.genai.types", "Tool"),
     ("gemini", "config member", "google.genai.types", "GenerateContentConfig"),
     ("gemini", "candidate member", "google.genai.types", "Candidate"),
+    ("mcp", "tool member", "mcp_types", "Tool"),
+    ("mcp", "annotation of a tool", "mcp_types", "ToolAnnotations"),
+    ("mcp", "list member", "mcp_types", "ListToolsResult"),
+    ("mcp", "result member", "mcp_types", "CallToolResult"),
+    ("mcp", "result type", "mcp_types._types", "_CoreResultType"),
+    ("mcp", "content", "mcp_types", "ContentBlock"),
+    ("mcp", "text resource member", "mcp_types", "TextResourceContents"),
+    ("mcp", "binary resource member", "mcp_types", "BlobResourceContents"),
+    ("mcp", "request of the server", "mcp_types", "ServerRequest"),
+    ("mcp", "notification of the server", "mcp_types", "ServerNotification"),
+    ("mcp", "request of the client", "mcp_types", "ClientRequest"),
+    ("mcp", "notification of the client", "mcp_types", "ClientNotification"),
 ]
 
 # The modules whose headers are listed, by dialect.
 HEADERS = {
     "chat": ["openai._client", "openai._base_client", "openai.resources.chat.completions.completions"],
-    "responses": ["openai._client", "openai._base_client", "openai.resources.responses.responses"],
+    "responses": [
+        "openai._client",
+        "openai._base_client",
+        "openai.resources.responses.responses",
+        "openai.types.beta.response_create_params",
+    ],
     "messages": ["anthropic._client", "anthropic._base_client", "anthropic.resources.beta.messages.messages"],
+    "gemini": ["google.genai._api_client"],
 }
 HEADER = re.compile(r"""["']((?:x|anthropic|openai|retry|request|content|user|idempotency)(?:-[a-z]+)+|authorization)["']""", re.I)
+
+# Headers that the SDKs of HTTP APIs send only if their users name them.
+ON_REQUEST = ["idempotency-key", "openai-beta"]
 
 # Members that belong to the SDK rather than to the request.
 OF_THE_SDK = {"betas", "user_profile_id", "workspace_id", "httpOptions", "shouldReturnHttpResponse"}
@@ -196,10 +217,14 @@ def alternatives(kind):
     return [kind] if is_record(kind) else []
 
 
+# The members that tell the records of a union apart.
+KEYS = ("type", "role", "method")
+
+
 def name_of(record):
     """The values of the member that tells the records of a union apart."""
     members = hints(record)
-    for key in ("type", "role"):
+    for key in KEYS:
         if key in members:
             kind = members[key]
             while get_origin(kind) in (Annotated, typing_extensions.Required, typing_extensions.NotRequired):
@@ -222,7 +247,7 @@ def listed():
     for dialect, kind, module, name in ROOTS:
         value = getattr(importlib.import_module(module), name)
         entries = found.setdefault(dialect, {}).setdefault(kind, {})
-        if kind.endswith("member"):
+        if kind.endswith(("member", "of a tool")):
             for key, member in hints(value).items():
                 if key not in OF_THE_SDK:
                     entries.setdefault(key, Instances().of(member, key))
@@ -233,13 +258,14 @@ def listed():
                 continue
             for literal in name_of(one):
                 made = Instances().of(one)
-                for key in ("type", "role"):
+                for key in KEYS:
                     if key in hints(one):
                         made[key] = literal
                         break
                 entries.setdefault(literal, made)
     for dialect, modules in HEADERS.items():
-        found[dialect]["header"] = dict.fromkeys(sorted(headers_in(modules)))
+        others = {"chat": ON_REQUEST, "responses": ON_REQUEST, "messages": ON_REQUEST[:1], "gemini": []}[dialect]
+        found[dialect]["header"] = dict.fromkeys(sorted({*headers_in(modules), *others}))
     return found
 
 

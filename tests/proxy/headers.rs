@@ -2,22 +2,26 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::Path,
     sync::{Arc, Mutex},
 };
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Request};
+use http_body_util::Full;
+use hyper::body::Bytes;
 use serde_json::{Value, json};
 use toolwire::dialect::{Dialect, UpstreamDialect};
 
-use crate::support::{
-    client::{Client, chat_request},
-    proxy::Setup,
-    upstream::{Exchange, Upstream},
+use crate::{
+    independent::types::{
+        claim::{Becomes, Entry},
+        instances, table,
+    },
+    support::{
+        client::{Client, chat_request},
+        proxy::{Proxy, Setup},
+        upstream::{Exchange, Upstream},
+    },
 };
-
-type Kinds<T> = BTreeMap<String, BTreeMap<String, T>>;
 
 #[tokio::test]
 async fn headers_of_the_sdks_become_what_their_tables_say() {
@@ -36,12 +40,65 @@ async fn headers_of_the_sdks_become_what_their_tables_say() {
 }
 
 async fn check(own: Dialect, path: &str, body: &Value, upstream: Dialect) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let instances = root.join(format!("tests/core/types/instances/{own}.json"));
-    let instances: Kinds<Value> = serde_json::from_str(&fs::read_to_string(instances).unwrap()).unwrap();
-    let table = root.join(format!("crates/dialects/src/{own}/types.toml"));
-    let table: Kinds<String> = toml::from_str(&fs::read_to_string(table).unwrap()).unwrap();
+    let claims = headers(own);
+    let (_server, proxy, heads) = asking(upstream).await;
+    let mut request = request(&proxy, path, body);
+    for name in claims.keys().filter(|name| *name != "content-type") {
+        let value = HeaderValue::try_from(format!("sent-{name}")).unwrap();
+        request.headers_mut().insert(HeaderName::try_from(name).unwrap(), value);
+    }
+    Client::new().send(request).await.unwrap().rest().await;
 
+    let head = heads.lock().unwrap().clone();
+    assert!(!head.is_empty(), "the upstream was asked");
+    for (name, entry) in claims.iter().filter(|(name, _)| *name != "content-type") {
+        let is_carried = entry.towards(own, upstream).is_some_and(|claim| claim.becomes == Becomes::Carried);
+        assert_eq!(
+            head.contains(&format!("sent-{name}\r\n")),
+            is_carried,
+            "{own} to {upstream}, {name}: {head}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn upstreams_of_gemini_get_the_headers_of_their_table() {
+    let (_server, proxy, heads) = asking(Dialect::Gemini).await;
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}]});
+    Client::new().send(request(&proxy, "/v1/chat/completions", &body)).await.unwrap().rest().await;
+    let head = heads.lock().unwrap().clone();
+    for (name, entry) in headers(Dialect::Gemini) {
+        let is_mapped = entry.0.iter().any(|claim| claim.becomes == Becomes::Mapped);
+        assert_eq!(head.contains(&format!("\r\n{name}:")), is_mapped, "{name}: {head}");
+    }
+}
+
+/// Each version of Anthropic's API accepts what the one before it accepts, or less. So clients of both get what they
+/// expect from the older one.
+#[tokio::test]
+async fn upstreams_of_messages_get_one_version_whatever_the_clients_have() {
+    let question = json!([{"role": "user", "content": "q"}]);
+    let body = json!({"model": "m", "messages": question, "max_tokens": 9});
+    for version in ["2023-06-01", "2026-10-21", "2030-01-01"] {
+        let (_server, proxy, heads) = asking(Dialect::Messages).await;
+        let mut request = request(&proxy, "/v1/messages", &body);
+        request.headers_mut().insert("anthropic-version", HeaderValue::from_static(version));
+        Client::new().send(request).await.unwrap().rest().await;
+        let head = heads.lock().unwrap().clone();
+        let sent: Vec<_> = head.lines().filter(|line| line.starts_with("anthropic-version:")).collect();
+        assert_eq!(sent, ["anthropic-version: 2023-06-01"], "{version}");
+    }
+}
+
+fn headers(dialect: Dialect) -> BTreeMap<String, Entry> {
+    let table = table(&format!("crates/dialects/src/{dialect}")).remove("header").unwrap();
+    let known = instances(dialect.name()).remove("header").unwrap();
+    assert!(table.keys().eq(known.keys()), "{dialect}");
+    table
+}
+
+/// An upstream, a proxy in front of it, and the heads of the requests that the upstream gets, in lower case.
+async fn asking(dialect: Dialect) -> (Upstream, Proxy, Arc<Mutex<String>>) {
     let heads = Arc::new(Mutex::new(String::new()));
     let keep = heads.clone();
     let server = Upstream::start(move |mut exchange: Exchange| {
@@ -53,26 +110,12 @@ async fn check(own: Dialect, path: &str, body: &Value, upstream: Dialect) {
     })
     .await;
     let mut setup = Setup::new(server.address);
-    setup.upstream.options = UpstreamDialect::try_from(upstream).unwrap();
-    let proxy = setup.start().await;
-    let mut request = chat_request(&proxy, body.to_string());
-    *request.uri_mut() = proxy.url(path).parse().unwrap();
-    for name in instances["header"].keys().filter(|name| *name != "content-type") {
-        let value = HeaderValue::try_from(format!("sent-{name}")).unwrap();
-        request.headers_mut().insert(HeaderName::try_from(name).unwrap(), value);
-    }
-    Client::new().send(request).await.unwrap().rest().await;
+    setup.upstream.options = UpstreamDialect::try_from(dialect).unwrap();
+    (server, setup.start().await, heads)
+}
 
-    let head = heads.lock().unwrap().clone();
-    assert!(!head.is_empty(), "the upstream was asked");
-    for name in instances["header"].keys().filter(|name| *name != "content-type") {
-        let claims = &table["header"][name];
-        let carried = format!("{upstream}: carried");
-        let is_carried = claims.split("; ").any(|claim| claim.starts_with(&carried));
-        assert_eq!(
-            head.contains(&format!("sent-{name}\r\n")),
-            is_carried,
-            "{own} to {upstream}, {name}: {head}"
-        );
-    }
+fn request(proxy: &Proxy, path: &str, body: &Value) -> Request<Full<Bytes>> {
+    let mut request = chat_request(proxy, body.to_string());
+    *request.uri_mut() = proxy.url(path).parse().unwrap();
+    request
 }

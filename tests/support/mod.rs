@@ -13,4 +13,5 @@ pub(crate) mod redis_server;
 pub(crate) mod repository;
 pub(crate) mod responses;
 mod responses_upstream;
+pub(crate) mod types;
 pub(crate) mod upstream;

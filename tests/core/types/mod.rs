@@ -1,24 +1,20 @@
 //! Checks the tables of types: `types.toml` beside each dialect says what becomes of each type that the SDKs define.
-//!
-//! `instances` has an instance of each type, which `clients/types` makes from the SDKs. Its texts are unique, so a
-//! test can tell which of them reach the other side.
+//! `tests/proxy/execute/mcp_types.rs` checks that of MCP.
 
-mod claim;
 mod embed;
 mod messages;
 mod mixtures;
 mod output;
 mod page;
 mod requests;
-mod trace;
-
-use std::{collections::BTreeMap, fs};
 
 use serde_json::Value;
 use toolwire::dialect::{Dialect, UpstreamDialect, fitted};
 
-use self::claim::{Becomes, Claim, Entry};
-use crate::support::repository::root;
+use crate::support::types::{
+    self, Types,
+    claim::{Becomes, Claim, Entry},
+};
 
 /// The dialects with a table, in the order of the page.
 const DIALECTS: [Dialect; 4] = [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini];
@@ -28,25 +24,13 @@ const UPSTREAMS: [Dialect; 6] =
     [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama, Dialect::Lumo];
 
 /// The entries of a dialect's table, by kind and name.
-fn table(dialect: Dialect) -> BTreeMap<String, BTreeMap<String, Entry>> {
-    let path = root().join("crates/dialects/src").join(dialect.name()).join("types.toml");
-    let written: BTreeMap<String, BTreeMap<String, String>> =
-        toml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let entries = |(kind, names): (String, BTreeMap<String, String>)| {
-        let entry = |(name, text): (String, String)| {
-            let entry = Entry::parse(&text).unwrap_or_else(|| panic!("{dialect}, {kind} `{name}`: {text}"));
-            (name, entry)
-        };
-        let names = names.into_iter().map(entry).collect();
-        (kind, names)
-    };
-    written.into_iter().map(entries).collect()
+fn table(dialect: Dialect) -> Types<Entry> {
+    types::table(&format!("crates/dialects/src/{dialect}"))
 }
 
 /// Instances of the dialect's types, by kind and name.
-fn instances(dialect: Dialect) -> BTreeMap<String, BTreeMap<String, Value>> {
-    let path = root().join("tests/core/types/instances").join(format!("{dialect}.json"));
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+fn instances(dialect: Dialect) -> Types<Value> {
+    types::instances(dialect.name())
 }
 
 /// Calls `check` for each type of these dialects and kinds with its entry. It returns what contradicts the entry.
@@ -72,11 +56,17 @@ fn check_all(
     assert!(faults.is_empty(), "{} claims are wrong:\n{}", faults.len(), faults.join("\n"));
 }
 
+/// All tables, with their names.
+fn tables() -> impl Iterator<Item = (&'static str, Types<Entry>)> {
+    let of_dialects = DIALECTS.into_iter().map(|dialect| (dialect.name(), table(dialect)));
+    of_dialects.chain([("mcp", types::table(types::MCP))])
+}
+
 #[test]
 fn tables_have_no_types_that_the_sdks_lack() {
-    for dialect in DIALECTS {
-        let known = instances(dialect);
-        for (kind, names) in table(dialect) {
+    for (dialect, table) in tables() {
+        let known = types::instances(dialect);
+        for (kind, names) in table {
             for name in names.into_keys() {
                 let is_known = known.get(&kind).is_some_and(|names| names.contains_key(&name));
                 assert!(is_known, "{dialect}, {kind} `{name}` is in no SDK");
@@ -87,8 +77,8 @@ fn tables_have_no_types_that_the_sdks_lack() {
 
 #[test]
 fn tables_say_why_a_type_is_left_out_or_refused() {
-    for dialect in DIALECTS {
-        for (kind, names) in table(dialect) {
+    for (dialect, table) in tables() {
+        for (kind, names) in table {
             for (name, entry) in names {
                 let needs_note =
                     |claim: &&Claim| matches!(claim.becomes, Becomes::Ignored | Becomes::Refused);

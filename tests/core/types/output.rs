@@ -11,12 +11,14 @@ use toolwire::{
     rules::Rules,
 };
 
-use super::{
-    check_all,
-    claim::{Becomes, Entry},
-    trace::{Seen, carries},
+use super::check_all;
+use crate::support::{
+    repository::root,
+    types::{
+        claim::{Becomes, Entry},
+        trace::{Seen, carries},
+    },
 };
-use crate::support::repository::root;
 
 #[test]
 fn each_type_in_responses_becomes_what_its_table_says() {

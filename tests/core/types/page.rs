@@ -4,8 +4,11 @@ use std::{collections::BTreeMap, fmt::Write as _, fs};
 
 use toolwire::dialect::Dialect;
 
-use super::{DIALECTS, table};
-use crate::support::repository::root;
+use super::DIALECTS;
+use crate::support::{
+    repository::root,
+    types::{MCP, table},
+};
 
 const START: &str = "<!-- generated -->\n";
 
@@ -28,11 +31,12 @@ fn types_page_shows_the_tables() {
 /// left out.
 fn tables() -> String {
     let mut page = String::new();
-    for dialect in DIALECTS {
-        _ = writeln!(page, "\n## {}\n\n| | types | |\n|---|---|---|", title(dialect));
-        let path = root().join("crates/dialects/src").join(dialect.name()).join("types.toml");
+    let folders = DIALECTS.map(|dialect| (title(dialect), format!("crates/dialects/src/{dialect}")));
+    for (title, folder) in folders.into_iter().chain([("MCP", MCP.to_owned())]) {
+        _ = writeln!(page, "\n## {title}\n\n| | types | |\n|---|---|---|");
+        let path = root().join(&folder).join("types.toml");
         let written: toml::Table = toml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-        for kind in table(dialect).keys() {
+        for kind in table(&folder).keys() {
             let mut rows: BTreeMap<&str, Vec<String>> = BTreeMap::new();
             for (name, text) in written[kind].as_table().unwrap() {
                 if text.as_str() == Some("mapped") {

@@ -1,10 +1,8 @@
 //! Sends one instance of each type in requests through every upstream dialect.
 
-use super::{
-    UPSTREAMS, check_all,
+use super::{UPSTREAMS, check_all, embed::embedded, sent};
+use crate::support::types::{
     claim::{Becomes, Entry},
-    embed::embedded,
-    sent,
     trace::{Seen, carries},
 };
 use serde_json::{Value, json};

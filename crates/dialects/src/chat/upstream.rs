@@ -230,6 +230,10 @@ impl UpstreamSide for Options {
         self.key_header
     }
 
+    fn takes_betas(&self) -> bool {
+        true
+    }
+
     fn wants_back(&self) -> WantsBack {
         self.wants_back
     }

@@ -59,6 +59,10 @@ impl UpstreamSide for Options {
         true
     }
 
+    fn takes_betas(&self) -> bool {
+        true
+    }
+
     fn openai_base(&self) -> Option<&'static str> {
         Some("")
     }

@@ -163,8 +163,7 @@ impl Service {
         let plan = self.shared.failover.plan(&self.shared.config, model, affinity, caller.claimant(), may);
         let label = self.shared.extensions.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
-        let betas =
-            (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers, is_held)).flatten();
+        let betas = Betas::of_request(headers, dialect, is_held);
         let asked =
             ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
         let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));

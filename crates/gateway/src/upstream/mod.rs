@@ -272,11 +272,14 @@ impl Client {
     /// Returns a client whose requests name these beta features, if the upstream accepts them.
     pub(super) fn with_betas(self: Arc<Self>, betas: Option<&Betas>) -> Arc<Self> {
         match betas {
-            Some(betas) if self.upstream.options.side().takes_betas() => {
-                self.with_headers(|headers| betas.put(headers))
-            }
+            Some(betas) if self.takes(betas) => self.with_headers(|headers| betas.put(headers)),
             _ => self,
         }
+    }
+
+    fn takes(&self, betas: &Betas) -> bool {
+        let side = self.upstream.options.side();
+        side.dialect() == betas.dialect() && side.takes_betas()
     }
 
     /// Returns a client with the same queue and connections but other headers.

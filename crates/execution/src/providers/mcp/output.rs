@@ -78,7 +78,8 @@ fn text(block: ContentBlock) -> Option<String> {
             _ => None,
         },
         ContentBlock::ResourceLink(link) => {
-            let about = link.description.or(link.title).unwrap_or_default();
+            let about = [link.title, link.description].into_iter().flatten().filter(|text| !text.is_empty());
+            let about = about.collect::<Vec<_>>().join(": ");
             let separator = if about.is_empty() { "" } else { ": " };
             Some(format!("[{}]({}){separator}{about}", escaped_name(&link.name), escaped_url(&link.uri)))
         }

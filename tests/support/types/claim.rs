@@ -4,7 +4,7 @@ use toolwire::dialect::Dialect;
 
 /// What becomes of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Becomes {
+pub(crate) enum Becomes {
     /// It is forwarded as it is. Only if client and upstream speak the same dialect.
     Carried,
     /// It becomes the other dialect's counterpart.
@@ -32,23 +32,23 @@ impl Becomes {
 
 /// What becomes of a type towards some dialects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     /// The dialects. Empty for all that no other claim of the entry names.
-    pub(super) towards: Vec<Dialect>,
-    pub(super) becomes: Becomes,
+    pub(crate) towards: Vec<Dialect>,
+    pub(crate) becomes: Becomes,
     /// Members whose contents are left out.
-    pub(super) without: Vec<String>,
+    pub(crate) without: Vec<String>,
     /// To what it is mapped, or why it is not.
-    pub(super) note: String,
+    pub(crate) note: String,
 }
 
 /// The claims about a type: `CLAIM[ without MEMBER, …][: NOTE]`, each but the first preceded by `; DIALECT …: `.
 #[derive(Debug, Clone)]
-pub(super) struct Entry(pub(super) Vec<Claim>);
+pub(crate) struct Entry(pub(crate) Vec<Claim>);
 
 impl Entry {
     /// Parses an entry. `None` if it is malformed.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let claims: Option<Vec<_>> = text.split("; ").map(claim).collect();
         let claims = claims?;
         let are_told_apart = claims.iter().skip(1).all(|claim| !claim.towards.is_empty());
@@ -57,7 +57,7 @@ impl Entry {
 
     /// The claim about an exchange between a type's own dialect and another one. `None` if nothing is said: it is
     /// carried between equal dialects.
-    pub(super) fn towards(&self, own: Dialect, other: Dialect) -> Option<&Claim> {
+    pub(crate) fn towards(&self, own: Dialect, other: Dialect) -> Option<&Claim> {
         let named = self.0.iter().find(|claim| claim.towards.contains(&other));
         named.or_else(|| self.0.iter().find(|claim| claim.towards.is_empty() && own != other))
     }

@@ -8,7 +8,7 @@ use super::claim::{Becomes, Claim};
 
 /// What became of an instance.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// The request was refused with this message.
     Refused(String),
     /// The other side got what it gets without the instance.
@@ -19,7 +19,7 @@ pub(super) enum Seen {
 
 impl Seen {
     /// Compares what the other side got with and without the instance.
-    pub(super) fn of(instance: &Value, with: Result<Value, String>, without: &Value) -> Self {
+    pub(crate) fn of(instance: &Value, with: Result<Value, String>, without: &Value) -> Self {
         let with = match with {
             Ok(with) => with,
             Err(message) => return Self::Refused(message),
@@ -34,7 +34,7 @@ impl Seen {
     }
 
     /// What contradicts `claim`.
-    pub(super) fn contradicts(&self, claim: &Claim) -> Option<String> {
+    pub(crate) fn contradicts(&self, claim: &Claim) -> Option<String> {
         let is_so = match (claim.becomes, self) {
             (Becomes::Refused, Self::Refused(_)) | (Becomes::Ignored, Self::Nothing) => true,
             (Becomes::Mapped | Becomes::Said, Self::Something { missing }) => {
@@ -48,7 +48,7 @@ impl Seen {
 
 /// Whether `whole` contains a value that is `part`, or an object or array with more elements. Members named in `without`
 /// may be absent.
-pub(super) fn carries(whole: &Value, part: &Value, without: &[String]) -> bool {
+pub(crate) fn carries(whole: &Value, part: &Value, without: &[String]) -> bool {
     is_like(whole, part, without)
         || match whole {
             Value::Array(list) => list.iter().any(|inner| carries(inner, part, without)),
