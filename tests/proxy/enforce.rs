@@ -97,6 +97,70 @@ async fn a_grammar_keeps_the_notation_of_the_format() {
     }
 }
 
+/// Where no call is required, the model may answer in text, and only its calls are constrained.
+#[tokio::test]
+async fn calls_are_constrained_where_none_is_required() {
+    const SAID: &str = "Sunny. A call would begin with <tool_call>.";
+    for (text, calls) in [(SAID, false), (TAGGED, true)] {
+        for server in [Server::Vllm, Server::Sglang, Server::LlamaCpp, Server::LlamaCppPython] {
+            let (asked, response) = exchange(server, |_| (), json!("auto"), text).await;
+            match asked.get("grammar") {
+                Some(grammar) => {
+                    assert!(grammar.as_str().unwrap().starts_with("root ::= text0\n"), "{grammar}")
+                }
+                None => {
+                    let format = &asked["response_format"]["format"];
+                    assert_eq!(format["at_least_one"], false, "{asked}");
+                    assert_eq!(format["triggers"], json!(["<tool_call>\n{\"name\": \""]));
+                }
+            }
+            if calls {
+                assert_eq!(call_of(&response), WEATHER);
+            } else {
+                assert_eq!(response["choices"][0]["message"]["content"], SAID);
+                assert!(response.get("toolwire").is_none(), "{response}");
+            }
+        }
+    }
+}
+
+/// The default forces no call, so the prompt is the same, and a missing call says nothing about the constraint.
+#[tokio::test]
+async fn required_calls_are_constrained_but_not_forced_by_default() {
+    let (upstream, asked) = model(|_| ModelAnswer::text("I cannot.")).await;
+    let proxy = setup(&upstream, Server::LlamaCpp, Enforce::default()).start().await;
+    for _ in 0..5 {
+        let response = response(&proxy, &required(json!({}))).await;
+        assert!(response.to_string().contains("tool_choice_unfulfilled"), "{response}");
+    }
+    for asked in &*asked.lock().unwrap() {
+        assert!(asked["grammar"].as_str().unwrap().starts_with("root ::= text0\n"), "{asked}");
+        assert_eq!(asked["messages"].as_array().map_or(0, Vec::len), 6);
+    }
+}
+
+/// A server that refuses the constraint is asked without it, and not asked for it again with these tools. That says
+/// nothing about required calls.
+#[tokio::test]
+async fn a_refused_grammar_leaves_calls_unconstrained() {
+    let (upstream, asked) = model(|request| match request.get("grammar") {
+        Some(_) => ModelAnswer::Refused("400 Bad Request", "failed to parse grammar"),
+        None => ModelAnswer::text(TAGGED),
+    })
+    .await;
+    let proxy = setup(&upstream, Server::LlamaCpp, Enforce::Auto).start().await;
+    for choice in ["auto", "auto", "required"] {
+        let request = required(json!({"tool_choice": choice}));
+        assert_eq!(call_of(&response(&proxy, &request).await), WEATHER);
+    }
+    let asked = asked.lock().unwrap();
+    let kinds: Vec<_> = asked
+        .iter()
+        .map(|body| (body.get("response_format").is_some(), body.get("grammar").is_some()))
+        .collect();
+    assert_eq!(kinds, [(false, true), (false, false), (false, false), (true, false)]);
+}
+
 #[tokio::test]
 async fn nothing_is_enforced_without_need_or_means() {
     let unconstrained = |asked: &Value| {
@@ -104,9 +168,19 @@ async fn nothing_is_enforced_without_need_or_means() {
             .iter()
             .all(|key| asked.get(key).is_none())
     };
-    let (asked, response) = exchange(Server::Vllm, |_| (), json!("auto"), TAGGED).await;
-    assert!(unconstrained(&asked), "{asked}");
-    assert_eq!(call_of(&response), WEATHER);
+    for server in [Server::Ollama, Server::LmStudio, Server::OpenAi] {
+        let (asked, response) = exchange(server, |_| (), json!("auto"), TAGGED).await;
+        assert!(unconstrained(&asked), "{server:?}: {asked}");
+        assert_eq!(call_of(&response), WEATHER);
+    }
+    let off = |setup: &mut Setup| setup.settings.enforce = Enforce::Off;
+    for choice in ["auto", "required"] {
+        let (asked, _) = exchange(Server::Vllm, off, json!(choice), TAGGED).await;
+        assert!(unconstrained(&asked), "{asked}");
+    }
+    // Without calls, the client's own `response_format` applies.
+    let (asked, _) = exchange(Server::Vllm, |_| (), json!("none"), TAGGED).await;
+    assert_eq!(asked["response_format"], json!({"type": "json_object"}));
     let (asked, _) = exchange(Server::Other, |_| (), json!("required"), TAGGED).await;
     assert!(unconstrained(&asked), "{asked}");
     // A call in the constraint's format would not be detected.

@@ -89,6 +89,7 @@ async fn nothing_is_probed_without_need() {
         (Server::Other, Enforce::Auto),
         (Server::Vllm, Enforce::Auto),
         (Server::Unknown, Enforce::Off),
+        (Server::Unknown, Enforce::Calls),
         (Server::Unknown, Enforce::Retry),
     ] {
         let paths = Paths::default();

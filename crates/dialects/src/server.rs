@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::probe::{PROBES, Probe};
 use crate::{
-    conversation::{Constraint, StructuralTags},
+    conversation::{Constraint, Gbnf, StructuralTags},
     enforce::{Means, Subset},
 };
 
@@ -120,7 +120,7 @@ impl Server {
                 }
                 members
             }
-            Constraint::Grammar(grammar) => match self {
+            Constraint::Grammar(Gbnf { rules: grammar, .. }) => match self {
                 Self::Vllm => member("structured_outputs", json!({"grammar": grammar})),
                 Self::Sglang => member("ebnf", json!(grammar)),
                 Self::Fireworks => format(json!({"type": "grammar", "grammar": grammar})),

@@ -30,7 +30,7 @@ pub use self::{
     },
     as_written::{AS_WRITTEN, written_state},
     compaction::{COMPACTION_TRIGGER, Compaction, CompactionForm},
-    constraint::{Constraint, Prefill, StructuralTags, Tag},
+    constraint::{Constraint, Gbnf, Prefill, StructuralTags, Tag},
     forms::{IdForm, NameForm},
     own_calls::{is_own, is_own_id, own_id},
     received_values::{Received, Rest},

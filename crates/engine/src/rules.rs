@@ -40,10 +40,11 @@ pub struct Rules {
     /// `"call"` never
     #[setting(default = QuotedCalls::Text, word)]
     pub quoted_calls: QuotedCalls,
-    /// how required calls and `strict` tools are [enforced](#enforcing-calls): `"schema"`,
-    /// `"structural_tag"`, `"grammar"`, `"prefill"`, or `"auto"`, the best of these; `"retry"` asks
-    /// [again](#asking-the-model-again) if a required call is missing; `"off"` only warns
-    #[setting(default = Enforce::Off, word)]
+    /// what the server [enforces](#enforcing-calls): `"calls"` that calls are well-formed, if `server` names one
+    /// that can; `"auto"` also calls that `tool_choice` requires, by the best of `"schema"`, `"structural_tag"`,
+    /// `"grammar"` and `"prefill"`; `"retry"` asks [again](#asking-the-model-again) if a required call is
+    /// missing; `"off"` only warns
+    #[setting(default = Enforce::Calls, word)]
     pub enforce: Enforce,
     /// a client tool that the model calls over the upstream's server-tool channel: `"rescue"` forwards the
     /// call, `"bounce"` asks [again](#asking-the-model-again) if required arguments are missing
@@ -295,24 +296,26 @@ pub enum InvalidArguments {
     Retry,
 }
 
-/// `enforce`: how to make the upstream write well-formed calls when the client requires a call.
+/// `enforce`: how to make the upstream write well-formed calls, and the calls that the client requires.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Enforce {
+    /// Only calls that the model makes: with structural tags or a grammar that leave other text free.
+    #[default]
+    Calls,
     /// With the strongest constraint that the upstream can enforce.
     Auto,
     /// With a JSON schema for the complete response.
     Schema,
     /// With structural tags: a schema that applies from a call's opener to its closer.
     StructuralTag,
-    /// With a grammar for the complete response.
+    /// With a grammar for the complete response, which may be text if no call is required.
     Grammar,
     /// By starting the response with a call's opener.
     Prefill,
     /// By asking once more.
     Retry,
     /// Not at all: only the instructions ask for the call.
-    #[default]
     Off,
 }
 
@@ -320,6 +323,11 @@ impl Enforce {
     /// Whether this depends on the constraints that the upstream's server can enforce.
     pub fn uses_means(self) -> bool {
         !matches!(self, Self::Retry | Self::Off)
+    }
+
+    /// Whether an unknown server is asked what it is, because the configuration asks for a constraint.
+    pub fn asks_server(self) -> bool {
+        self.uses_means() && self != Self::Calls
     }
 }
 

@@ -149,7 +149,7 @@ pub(super) fn prepare(
     let is_summary = asks_for_summary(model, dialect, &mut conversation);
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
     let mut answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
-    if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
+    if model.settings.enforce.asks_server() && !conversation.tools.is_empty() {
         capabilities.servers.look_at(&model.upstream);
     }
     let states = states.of_model(owner, model);

@@ -69,7 +69,7 @@ impl Servers {
             before.unknown.get(name).cloned()
         };
         let mut unknown = HashMap::new();
-        for model in config.models.iter().filter(|model| model.settings.enforce.uses_means()) {
+        for model in config.models.iter().filter(|model| model.settings.enforce.asks_server()) {
             let upstream = &model.upstream;
             if upstream.options.side().probes().is_empty() || unknown.contains_key(&upstream.name) {
                 continue;

@@ -258,7 +258,11 @@ impl LearnedMeans {
 
     /// Returns `means` without the constraints that the upstream of `entry` is known not to support for this request.
     fn left(&self, means: Means, entry: &Model, conversation: &Conversation, owner: Owner) -> Means {
-        if means == Means::default() || !entry.settings.enforce.uses_means() {
+        let is_used = match entry.settings.enforce {
+            Enforce::Calls => means.tags || means.grammar,
+            enforce => enforce.uses_means() && means != Means::default(),
+        };
+        if !is_used || conversation.tools.is_empty() {
             return means;
         }
         let model = entry.upstream_name(&conversation.model);
@@ -283,9 +287,12 @@ impl LearnedMeans {
         self.learn(subject, kind, Experience::accepted);
     }
 
-    /// Records a complete response to a request that required a call, with a constraint of this `kind`.
+    /// Records a complete response to a request that required a call, with a constraint of this `kind`. Says nothing if
+    /// the constraint leaves text free.
     pub(super) fn answered(&self, subject: &Subject, kind: Kind, tally: &Tally) {
-        let Some(is_kept) = keeps_constraint(tally) else { return };
+        let Some(is_kept) = keeps_constraint(tally).filter(|_| subject.enforce != Enforce::Calls) else {
+            return;
+        };
         // If the configuration names a constraint, it is always used.
         let may_change = subject.enforce == Enforce::Auto;
         let mut news = News::Nobody;

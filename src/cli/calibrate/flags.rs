@@ -70,7 +70,7 @@ pub(super) struct VariantFlags {
     #[arg(long, value_name = "WORDINGS", value_delimiter = ',', default_value = "default")]
     wordings: Vec<String>,
     /// Values of `enforce`, separated by commas
-    #[arg(long, value_name = "VALUES", value_delimiter = ',', value_parser = ENFORCE, default_value = "off,auto")]
+    #[arg(long, value_name = "VALUES", value_delimiter = ',', value_parser = ENFORCE, default_value = "calls,auto")]
     pub(super) enforce: Vec<String>,
 }
 

@@ -146,12 +146,12 @@ proptest! {
             let form = format.teach.expect("a taught format").form;
             let call = toolwire::conversation::Call::new("", name, arguments.clone());
             let text = form.calls(std::slice::from_ref(&call));
-            let read = Grammar::read(&grammar);
-            prop_assert!(read.has(&text), "{text}\n{grammar}");
+            let read = Grammar::read(&grammar.rules);
+            prop_assert!(read.has(&text), "{text}\n{}", grammar.rules);
             let twice = form.calls(&[call.clone(), call]);
-            prop_assert!(read.has(&twice), "{twice}\n{grammar}");
+            prop_assert!(read.has(&twice), "{twice}\n{}", grammar.rules);
             let other = text.replace(&arguments, r#"{"undeclared":1}"#);
-            prop_assert!(other == text || !read.has(&other), "{other}\n{grammar}");
+            prop_assert!(other == text || !read.has(&other), "{other}\n{}", grammar.rules);
             let prose = format!("Sure! {text}");
             prop_assert!(!read.has(&prose));
             prop_assert!(!read.has(&text.replace(name, "other_tool")) || arguments.contains(name));
@@ -173,6 +173,56 @@ proptest! {
         };
         let text = format!(r#"{{"name": "{name}", "arguments": {arguments}}}"#);
         prop_assert_eq!(found(&text, &conversation, format), meant);
+    }
+}
+
+proptest! {
+    #![proptest_config(tries(200))]
+
+    /// Where no call is required, a grammar leaves text free, also text about calls, and a call must be one that was
+    /// declared.
+    #[test]
+    fn a_grammar_that_allows_text_constrains_only_calls(
+        (schema, value) in object(pair()),
+        format in prop::sample::select(format::ALL),
+        name in prop::sample::select(&NAMES as &[_]),
+        part in 0..80_usize,
+        noise in "[a<\\[{\"|_ \n]{0,12}",
+        parallel_calls in any::<bool>(),
+    ) {
+        let tools: Vec<_> = NAMES.iter().map(|name| (*name, schema.clone())).collect();
+        let conversation = Conversation { tool_choice: ToolChoice::Auto, parallel_calls, ..asking(&tools) };
+        let Some(Enforced { constraint, format }) = enforced(&conversation, format, Enforce::Grammar) else {
+            return Ok(());
+        };
+        let Constraint::Grammar(grammar) = constraint else { panic!("{constraint:?}") };
+        prop_assert!(grammar.allows_text);
+        let read = Grammar::read(&grammar.rules);
+        let call = toolwire::conversation::Call::new("", name, value.to_string());
+        let arguments = Form::json("{{arguments}}").calls(std::slice::from_ref(&call));
+        let form = format.teach.expect("a taught format").form;
+        let text = form.calls(std::slice::from_ref(&call));
+        let opening = text.split_once(name).expect("the name").0;
+
+        for plain in ["", "A plain answer. 1 < 2, [3] {4}\n\n"] {
+            prop_assert!(read.has(plain));
+        }
+        // A part of the opening is text, whatever follows, unless that completes it.
+        let about: String = opening.chars().take(part).chain(noise.chars()).collect();
+        let about = if about.contains(opening) { String::new() } else { about };
+        prop_assert!(read.has(&about), "{about:?}\n{}", grammar.rules);
+        let said = format!("Sure!\n{about} {text}");
+        prop_assert!(about.ends_with(&opening[..1]) || read.has(&said), "{said}\n{}", grammar.rules);
+        prop_assert_eq!(read.has(&format!("{text}\nAnd {text}")), parallel_calls);
+        let twice = form.calls(&[call.clone(), call.clone()]);
+        prop_assert_eq!(read.has(&twice), parallel_calls);
+
+        let other = text.replacen(name, "other_tool", 1);
+        prop_assert!(!read.has(&other), "{other}\n{}", grammar.rules);
+        let other = text.replace(&arguments, r#"{"undeclared":1}"#);
+        prop_assert!(other == text || !read.has(&other), "{other}\n{}", grammar.rules);
+        let (_, calls) = found(&format!("Sure!\n{text}"), &conversation, format);
+        prop_assert_eq!(calls, vec![(str::to_owned(name), arguments)]);
     }
 }
 

@@ -9,8 +9,8 @@ pub enum Constraint {
     Schema(Value),
     /// Text is free up to a trigger, which must be followed by the rest of one of the tags.
     Tags(StructuralTags),
-    /// The complete response matches this grammar, in llama.cpp's GBNF notation, which xgrammar also reads.
-    Grammar(String),
+    /// The complete response matches this grammar.
+    Grammar(Gbnf),
     /// The response continues this text, which is the start of the assistant's turn.
     Prefill(String),
 }
@@ -20,7 +20,11 @@ impl Constraint {
     /// call.
     #[must_use]
     pub fn applies_at_once(&self) -> bool {
-        !matches!(self, Self::Tags(StructuralTags { at_least_one: false, .. }))
+        match self {
+            Self::Tags(tags) => tags.at_least_one,
+            Self::Grammar(grammar) => !grammar.allows_text,
+            Self::Schema(_) | Self::Prefill(_) => true,
+        }
     }
 
     /// Whether every response is a call in the right form, so that the model need not be shown the form.
@@ -28,6 +32,15 @@ impl Constraint {
     pub fn enforces_form(&self) -> bool {
         self.applies_at_once() && !matches!(self, Self::Prefill(_))
     }
+}
+
+/// A grammar in llama.cpp's GBNF notation, which xgrammar also reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gbnf {
+    /// The rules, one per line. The first is `root`.
+    pub rules: String,
+    /// Whether the response may be text, and calls may follow text.
+    pub allows_text: bool,
 }
 
 /// The text with which a request starts the response.

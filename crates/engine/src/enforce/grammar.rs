@@ -1,7 +1,8 @@
-//! [`of_calls`]: writes a GBNF grammar for calls in a format's notation.
+//! [`of_calls`] and [`of_text`]: write a GBNF grammar for calls in a format's notation, alone or in text.
 //!
 //! ```text
 //! root ::= before call (between call)* after        call ::= "<tool_call>…" arguments "…</tool_call>" | …
+//! root ::= text0       text0 ::= [^<]* ("<" text1)?       text1 ::= ("t" text2 | "<" text1 | [^t<] text0)?       …
 //! ```
 //!
 //! White space is spelled out. If a grammar allows any amount of it, small models write nothing else
@@ -40,34 +41,110 @@ comma ::= "," " "?
 colon ::= ":" " "?
 "#;
 
-/// The grammar of a response that consists only of these calls. Each call is given by the strings around its
-/// arguments and their schema. `None` if the grammar would be too large.
-pub(super) fn of_calls(
-    notation: &Notation,
-    calls: &[((String, String), Fitted)],
-    only_one: bool,
-) -> Option<String> {
+/// A tool's call: the strings around its arguments, and the schema of these.
+pub(super) type CallParts = ((String, String), Fitted);
+
+/// The grammar of a response that consists only of these calls. `None` if the grammar would be too large.
+pub(super) fn of_calls(notation: &Notation, calls: &[CallParts], only_one: bool) -> Option<String> {
     let mut rules = Rules::default();
-    let mut call = Vec::new();
-    for ((begin, end), schema) in calls {
-        let arguments = rules.of(schema.as_value());
-        call.push(sequence(&[literal(begin), arguments, literal(end)]));
-    }
-    let call = rules.named("call", call.join(" | "));
+    let written = rules.calls(calls);
+    let call =
+        rules.named("call", written.iter().map(|parts| sequence(parts)).collect::<Vec<_>>().join(" | "));
     let (before, between, after) = notation.around();
     let next = sequence(&[literal(between), call.clone()]);
     let more = if only_one { String::new() } else { format!("({next}){{0,{}}}", MAX_CALLS - 1) };
     let root = sequence(&[literal(before), call, more, literal(after)]);
-    (rules.count <= MAX_RULES).then(|| format!("root ::= {root}\n{}{COMMON}", rules.text))
+    rules.finish(&root)
+}
+
+/// The grammar of a response of any text, in which `opener` must be followed by the rest of one of these calls.
+/// With `only_one`, the response ends after a call. `None` if a call does not start with `opener`, or if the
+/// grammar would be too large.
+///
+/// It applies from the first token on. llama.cpp can also start a grammar where text matches a pattern, but fails
+/// if the token that completes the opener goes on differently (docs/protocols/enforcement.md#grammars).
+pub(super) fn of_text(
+    notation: &Notation,
+    opener: &str,
+    calls: &[CallParts],
+    only_one: bool,
+) -> Option<String> {
+    let mut rules = Rules::default();
+    let (before, between, after) = notation.around();
+    let (mut first, mut later) = (Vec::new(), Vec::new());
+    for (((begin, _), _), [written, arguments, end]) in calls.iter().zip(rules.calls(calls)) {
+        let opened = format!("{before}{begin}");
+        let rest = literal(opened.strip_prefix(opener)?);
+        first.push(sequence(&[rest, arguments.clone(), end.clone()]));
+        later.push(sequence(&[written, arguments, end]));
+    }
+    let first = rules.named("first", first.join(" | "));
+    // Calls without anything around them are separated by text.
+    let more = match only_one || (before.is_empty() && after.is_empty()) {
+        true => String::new(),
+        false => {
+            let call = rules.named("call", later.join(" | "));
+            format!("({})*", sequence(&[literal(between), call]))
+        }
+    };
+    let again = if only_one { "" } else { "text0" };
+    let rest = rules.named("rest", sequence(&[first, more, literal(after), again.to_owned()]));
+    rules.text(opener, &rest);
+    rules.finish("text0")
 }
 
 #[derive(Debug, Default)]
-struct Rules {
+pub(super) struct Rules {
     text: String,
     count: usize,
 }
 
 impl Rules {
+    /// The strings around each call's arguments as literals, with the rule for the arguments between them.
+    fn calls(&mut self, calls: &[CallParts]) -> Vec<[String; 3]> {
+        let written = calls
+            .iter()
+            .map(|((begin, end), schema)| [literal(begin), self.of(schema.as_value()), literal(end)]);
+        written.collect()
+    }
+
+    /// The complete grammar. `None` if it is too large.
+    pub(super) fn finish(self, root: &str) -> Option<String> {
+        (self.count <= MAX_RULES).then(|| format!("root ::= {root}\n{}{COMMON}", self.text))
+    }
+
+    /// Rules for text that continues with `rest` once it contains `opener`: `text0`, `text1` and so on, each for
+    /// the number of the opener's characters that the text so far ends with.
+    pub(super) fn text(&mut self, opener: &str, rest: &str) {
+        let opener: Vec<char> = opener.chars().collect();
+        let shorter = borders(&opener);
+        let after = |matched: usize| match matched == opener.len() {
+            true => rest.to_owned(),
+            false => format!("text{matched}"),
+        };
+        for matched in 0..opener.len() {
+            // If another character follows, the text may still end with a shorter part of the opener.
+            let mut ways: Vec<(char, usize)> = Vec::new();
+            let mut part = Some(matched);
+            while let Some((length, next)) = part.and_then(|length| Some((length, *opener.get(length)?))) {
+                if !ways.iter().any(|(known, _)| *known == next) {
+                    ways.push((next, length + 1));
+                }
+                part = shorter.get(length).copied().flatten();
+            }
+            let other: String = ways.iter().map(|(next, _)| in_class(*next)).collect();
+            let ways = ways
+                .iter()
+                .map(|(next, length)| sequence(&[literal(next.encode_utf8(&mut [0; 4])), after(*length)]));
+            let ways = ways.collect::<Vec<_>>().join(" | ");
+            let body = match matched {
+                0 => format!("[^{other}]* ({ways})?"),
+                _ => format!("({ways} | [^{other}] text0)?"),
+            };
+            self.named(&format!("text{matched}"), body);
+        }
+    }
+
     fn named(&mut self, name: &str, body: String) -> String {
         self.count += 1;
         // A rule must not be empty. Writing to a string cannot fail.
@@ -180,6 +257,31 @@ impl Rules {
         };
         let items = if least == 0 { format!("({item} {more})?") } else { format!("{item} {more}") };
         self.add(format!("\"[\" {items} \"]\""))
+    }
+}
+
+/// For each number of characters, the length of the longest proper prefix of `text` with which that many of its
+/// characters end. `None` for no characters, and 0 for those that end with no prefix.
+fn borders(text: &[char]) -> Vec<Option<usize>> {
+    let mut borders: Vec<Option<usize>> = vec![None];
+    for (at, next) in text.iter().enumerate() {
+        let mut part = borders.get(at).copied().flatten();
+        while let Some(length) = part
+            && text.get(length) != Some(next)
+        {
+            part = borders.get(length).copied().flatten();
+        }
+        borders.push(Some(part.map_or(0, |length| length + 1)));
+    }
+    borders
+}
+
+/// A character between the brackets of a class.
+fn in_class(character: char) -> String {
+    match character {
+        plain if plain.is_ascii_alphanumeric() => plain.to_string(),
+        other if u32::from(other) > 0xFFFF => format!("\\U{:08X}", u32::from(other)),
+        other => format!("\\u{:04X}", u32::from(other)),
     }
 }
 

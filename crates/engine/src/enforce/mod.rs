@@ -12,15 +12,13 @@ mod grammar;
 mod notation;
 mod schema;
 
-use serde_json::Value;
-
 pub use self::schema::Subset;
 use self::{
     notation::Notation,
     schema::{Fitted, MAX_SIZE},
 };
 use crate::{
-    conversation::{Constraint, Conversation, Role, StructuralTags, Tag, Tool},
+    conversation::{Constraint, Conversation, Gbnf, Role, StructuralTags, Tag, Tool},
     format::{self, Format},
     rules::Enforce,
 };
@@ -32,7 +30,7 @@ pub struct Means {
     pub schema: Option<Subset>,
     /// Whether structural tags can be enforced.
     pub tags: bool,
-    /// Whether grammars can be enforced for complete responses.
+    /// Whether grammars can be enforced for complete responses. Such a grammar may also allow text.
     pub grammar: bool,
     /// Whether the server continues an assistant turn that the request starts.
     pub prefill: bool,
@@ -49,14 +47,14 @@ pub struct Enforced {
 }
 
 /// Chooses the constraint for `conversation`, whose tools are described in `format` with `prefix` before
-/// their names. `None` if no constraint is needed (the model may answer in text and no tool is strict), or if
-/// the server cannot enforce a suitable one.
+/// their names. `None` if the server cannot enforce a suitable one.
 ///
 /// - If a call is required: a structural tag or a grammar in the notation of `format`, provided that it
 ///   writes arguments as JSON; or else a schema for a single JSON object ([`format::BARE`]).
 /// - If a call is required and the server supports none of these: a prefill with the text that all allowed
 ///   calls start with.
-/// - If a strict tool may be called: a structural tag, which leaves other text free.
+/// - If the model may answer in text, or with [`Enforce::Calls`]: a structural tag or a grammar that leaves text
+///   free up to the beginning of a call, provided that the format has a marker for it.
 #[must_use]
 pub fn constrain(
     conversation: &Conversation,
@@ -65,6 +63,9 @@ pub fn constrain(
     enforce: Enforce,
     means: &Means,
 ) -> Option<Enforced> {
+    if *means == Means::default() || !enforce.uses_means() {
+        return None;
+    }
     let tools: Vec<&Tool> = conversation.callable_tools().collect();
     if tools.is_empty() {
         return None;
@@ -74,7 +75,7 @@ pub fn constrain(
         tools,
         prefix,
         format,
-        required: conversation.tool_choice.requires_call(),
+        required: enforce != Enforce::Calls && conversation.tool_choice.requires_call(),
         only_one: !conversation.parallel_calls,
         means,
         can_begin_turn: !ends_with_assistant,
@@ -84,6 +85,7 @@ pub fn constrain(
         Enforce::Schema => request.schema(),
         Enforce::StructuralTag => request.tags(),
         Enforce::Grammar => request.grammar(),
+        Enforce::Calls => request.tags().or_else(|| request.grammar()),
         Enforce::Prefill => request.prefill(),
         Enforce::Auto => request
             .tags()
@@ -128,22 +130,27 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Schema(schema), format: &format::BARE })
     }
 
-    /// Constrains calls between the format's markers. If no call is required, only calls to strict tools are
-    /// constrained.
-    fn tags(&self) -> Option<Enforced> {
+    /// The text that is followed by nothing but the rest of a call. If the model may answer in text and no tool is
+    /// strict, that is as much as possible, so that the model can write about calls.
+    fn trigger(&self, notation: &Notation) -> Option<String> {
         let is_strict = |tool: &&Tool| tool.strict == Some(true);
-        if !self.means.tags || !(self.required || self.tools.iter().any(is_strict)) {
+        match self.required || self.tools.iter().any(is_strict) {
+            true => notation.trigger(),
+            false => notation.opening(),
+        }
+    }
+
+    /// Constrains calls between the format's markers.
+    fn tags(&self) -> Option<Enforced> {
+        if !self.means.tags {
             return None;
         }
         let notation = Notation::of(self.format)?;
-        let trigger = notation.trigger()?;
+        let trigger = self.trigger(&notation)?;
         let subset = self.means.schema.unwrap_or(Subset::PORTABLE);
         let mut left = MAX_SIZE;
         let tag = |tool: &&Tool| {
-            let schema = match self.required || is_strict(tool) {
-                true => Fitted::arguments(tool, subset, &mut left)?.into_value(),
-                false => Value::Bool(true),
-            };
+            let schema = Fitted::arguments(tool, subset, &mut left)?.into_value();
             let (begin, end) = notation.alone(&self.name(tool));
             Some(Tag { begin, schema, end })
         };
@@ -157,12 +164,15 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Tags(tags), format: self.format })
     }
 
-    /// Constrains the complete response to calls in the format's notation.
+    /// Constrains the complete response to calls in the format's notation, or to text with such calls.
     fn grammar(&self) -> Option<Enforced> {
-        if !(self.means.grammar && self.required) {
+        if !self.means.grammar {
             return None;
         }
-        let (format, notation) = self.notation()?;
+        let (format, notation) = match self.required {
+            true => self.notation()?,
+            false => (self.format, Notation::of(self.format)?),
+        };
         let mut left = MAX_SIZE;
         let mut calls = Vec::new();
         for tool in &self.tools {
@@ -171,8 +181,12 @@ impl Request<'_> {
                 Fitted::arguments(tool, Subset::GRAMMAR, &mut left)?,
             ));
         }
-        let grammar = grammar::of_calls(&notation, &calls, self.only_one)?;
-        Some(Enforced { constraint: Constraint::Grammar(grammar), format })
+        let rules = match self.required {
+            true => grammar::of_calls(&notation, &calls, self.only_one)?,
+            false => grammar::of_text(&notation, &self.trigger(&notation)?, &calls, self.only_one)?,
+        };
+        let constraint = Constraint::Grammar(Gbnf { rules, allows_text: !self.required });
+        Some(Enforced { constraint, format })
     }
 
     /// Starts the response with the text that all allowed calls have in common.

@@ -47,11 +47,23 @@ impl Notation {
 
     /// The marker with which calls start. `None` if ordinary text may contain it.
     pub(super) fn trigger(&self) -> Option<String> {
-        let (one, _) = self.alone("a");
-        let (other, _) = self.alone("b");
-        let common = one.get(..common_prefix(&one, &other))?;
+        let common = self.common();
         let marker = common.split(['\n', '{', ' ']).next().unwrap_or_default().trim_end_matches(['[', '"']);
         (marker.len() > 2 && !marker.starts_with("```")).then(|| marker.to_owned())
+    }
+
+    /// All that calls have in common before the tool's name. Unlike the marker, text that is about calls hardly
+    /// contains it. `None` if there is no marker, or only a word.
+    pub(super) fn opening(&self) -> Option<String> {
+        let is_word = self.trigger()?.starts_with(char::is_alphanumeric);
+        (!is_word).then(|| self.common())
+    }
+
+    fn common(&self) -> String {
+        let (mut one, _) = self.alone("a");
+        let (other, _) = self.alone("b");
+        one.truncate(common_prefix(&one, &other));
+        one
     }
 }
 

@@ -45,18 +45,61 @@ fn constraint(
 }
 
 #[test]
-fn text_is_not_constrained_unless_a_tool_is_strict() {
-    let conversation = asking(vec![tool("get_weather", weather(), None)], ToolChoice::Auto);
-    assert_eq!(constraint(&conversation, "hermes", Enforce::Auto, &ALL), None);
-    let conversation = asking(vec![tool("get_weather", weather(), Some(true))], ToolChoice::Auto);
-    let Some(Constraint::Tags(tags)) = constraint(&conversation, "hermes", Enforce::Auto, &ALL) else {
-        panic!("no tags")
+fn text_is_free_up_to_a_call() {
+    let of = |strict, means: Means| {
+        let conversation = asking(vec![tool("get_weather", weather(), strict)], ToolChoice::Auto);
+        constraint(&conversation, "hermes", Enforce::Auto, &means)
     };
-    assert!(!tags.at_least_one);
-    assert_eq!(tags.triggers, ["<tool_call>"]);
-    let [tag] = tags.tags.as_slice() else { panic!("one tag") };
-    assert_eq!(tag.begin, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ");
-    assert_eq!(tag.end, "}\n</tool_call>");
+    for (strict, trigger) in [
+        (None, "<tool_call>\n{\"name\": \""),
+        (Some(false), "<tool_call>\n{\"name\": \""),
+        (Some(true), "<tool_call>"),
+    ] {
+        let Some(Constraint::Tags(tags)) = of(strict, ALL) else { panic!("no tags") };
+        assert!(!tags.at_least_one);
+        assert_eq!(tags.triggers, [trigger]);
+        let [tag] = tags.tags.as_slice() else { panic!("one tag") };
+        assert_eq!(tag.begin, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ");
+        assert_eq!(tag.schema["required"], json!(["city"]));
+        assert_eq!(tag.end, "}\n</tool_call>");
+    }
+    let Some(Constraint::Grammar(grammar)) = of(None, Means { tags: false, ..ALL }) else {
+        panic!("no grammar")
+    };
+    assert!(grammar.allows_text);
+    let required = asking(vec![tool("get_weather", weather(), None)], ToolChoice::Required);
+    let free = constraint(&required, "hermes", Enforce::Calls, &Means { tags: false, ..ALL });
+    assert_eq!(free, Some(Constraint::Grammar(grammar)), "no call is forced");
+    assert_eq!(
+        of(None, Means { tags: false, grammar: false, ..ALL }),
+        None,
+        "a schema or prefill leaves no text"
+    );
+}
+
+#[test]
+fn text_is_not_constrained_by_words_or_json_that_it_may_contain() {
+    let conversation = asking(vec![tool("get_weather", weather(), None)], ToolChoice::Auto);
+    for name in ["bare", "fenced", "react", "pythonic", "harmony"] {
+        assert_eq!(constraint(&conversation, name, Enforce::Auto, &ALL), None, "{name}");
+    }
+}
+
+/// The states of the text for an opener that contains its own beginning.
+#[test]
+fn an_opener_may_begin_inside_itself() {
+    let mut rules = grammar::Rules::default();
+    rules.text("aab", "rest");
+    let written = rules.finish("text0").unwrap();
+    let states: Vec<&str> = written.lines().filter(|line| line.starts_with("text")).collect();
+    assert_eq!(
+        states,
+        [
+            r#"text0 ::= [^a]* ("a" text1)?"#,
+            r#"text1 ::= ("a" text2 | [^a] text0)?"#,
+            r#"text2 ::= ("b" rest | "a" text2 | [^ba] text0)?"#,
+        ]
+    );
 }
 
 #[test]
@@ -199,12 +242,19 @@ fn many_hostile_schemas_are_written_within_one_limit() {
         }},
     });
     let tools = (0..200).map(|at| tool(&format!("t{at}"), schema.clone(), None)).collect();
-    let conversation = asking(tools, ToolChoice::Required);
-    for enforce in [Enforce::Schema, Enforce::StructuralTag, Enforce::Grammar] {
-        let size = match constraint(&conversation, "hermes", enforce, &ALL) {
+    let required = asking(tools, ToolChoice::Required);
+    let free = Conversation { tool_choice: ToolChoice::Auto, ..required.clone() };
+    for (conversation, enforce) in [
+        (&required, Enforce::Schema),
+        (&required, Enforce::StructuralTag),
+        (&required, Enforce::Grammar),
+        (&free, Enforce::StructuralTag),
+        (&free, Enforce::Grammar),
+    ] {
+        let size = match constraint(conversation, "hermes", enforce, &ALL) {
             Some(Constraint::Schema(schema)) => schema.to_string().len(),
             Some(Constraint::Tags(tags)) => tags.tags.iter().map(|tag| tag.schema.to_string().len()).sum(),
-            Some(Constraint::Grammar(grammar)) => grammar.len(),
+            Some(Constraint::Grammar(grammar)) => grammar.rules.len(),
             Some(Constraint::Prefill(_)) | None => 0,
         };
         assert!(size < 4 * MAX_SIZE, "{enforce:?}: {size}");

@@ -1,6 +1,7 @@
 //! [`Case`]: a prompt, the tools that it offers, and the calls that it should lead to.
 
 use serde_json::{Map, Value, json};
+use toolwire_pipeline::rules::Enforce;
 
 /// A declared tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,9 +79,14 @@ impl Case {
         self.choice != CaseChoice::Auto
     }
 
-    /// Whether `enforce` can have an effect, that is, whether a call is required or a tool is strict.
-    pub fn may_be_enforced(&self) -> bool {
-        self.requires_call() || self.tools.iter().any(|tool| tool.strict == Some(true))
+    /// What `enforce` amounts to in this request: unless a call is required, only calls can be constrained.
+    pub fn enforced(&self, enforce: Enforce) -> Enforce {
+        match enforce {
+            _ if self.requires_call() => enforce,
+            Enforce::Auto => Enforce::Calls,
+            Enforce::Schema | Enforce::Prefill | Enforce::Retry => Enforce::Off,
+            Enforce::Calls | Enforce::StructuralTag | Enforce::Grammar | Enforce::Off => enforce,
+        }
     }
 
     /// Returns the tool `name`, if the prompt offers it.

@@ -136,15 +136,13 @@ impl Plan {
     }
 
     /// Returns the digest of everything that an answer depends on: the upstream, the exact request to it, the settings for
-    /// reading the response, the run, and toolwire's version. `enforce` is included only if it can have an effect.
+    /// reading the response, the run, and toolwire's version. `enforce` is included as far as it can have an effect.
     fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
         let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
         let model = self.config.models.iter().find(|model| model.name == variant.label());
         let settings = model.map(|model| {
             let mut settings = model.settings.clone();
-            if !case.may_be_enforced() {
-                settings.enforce = toolwire_pipeline::rules::Enforce::Off;
-            }
+            settings.enforce = case.enforced(settings.enforce);
             (settings, model.starts_in_reasoning)
         });
         let version = env!("CARGO_PKG_VERSION");

@@ -10,7 +10,11 @@ use crate::Invalid;
 pub const NATIVE: &str = "native";
 
 /// The values of `--enforce` and of the key `enforce`.
-pub const ENFORCE: [&str; 7] = ["off", "auto", "schema", "structural_tag", "grammar", "prefill", "retry"];
+pub const ENFORCE: [&str; 8] =
+    [DEFAULT_ENFORCE, "auto", "schema", "structural_tag", "grammar", "prefill", "retry", "off"];
+
+/// The value of `enforce` of a model that has none.
+const DEFAULT_ENFORCE: &str = "calls";
 
 /// The keys of a `[[models]]` entry that variants set.
 pub const VARIED: [&str; 8] =
@@ -94,12 +98,12 @@ impl Variant {
     /// toolwire does not enforce their calls.
     pub fn combinations(formats: &[String], wordings: &[Wording], enforce: &[String]) -> Vec<Self> {
         let default = [Wording { name: "default".to_owned(), keys: Table::new() }];
-        let off = ["off".to_owned()];
+        let unset = [DEFAULT_ENFORCE.to_owned()];
         let mut seen = HashSet::new();
         let mut variants = Vec::new();
         for format in formats {
             let (wordings, enforce) = match format.as_str() {
-                NATIVE => (&default[..], &off[..]),
+                NATIVE => (&default[..], &unset[..]),
                 _ => (wordings, enforce),
             };
             for wording in wordings {
@@ -114,7 +118,7 @@ impl Variant {
         let mut keys = Table::new();
         keys.insert("tools".to_owned(), Value::String(format.to_owned()));
         keys.extend(wording.keys.clone());
-        if enforce != "off" {
+        if enforce != DEFAULT_ENFORCE {
             keys.insert("enforce".to_owned(), Value::String(enforce.to_owned()));
         }
         Self { format: format.to_owned(), wording: wording.name.clone(), enforce: enforce.to_owned(), keys }
@@ -126,7 +130,7 @@ impl Variant {
         if self.wording != "default" {
             label.extend([" ", &self.wording]);
         }
-        if self.enforce != "off" {
+        if self.enforce != DEFAULT_ENFORCE {
             label.extend([" enforce=", &self.enforce]);
         }
         label
@@ -178,7 +182,7 @@ mod tests {
         let variants = Variant::combinations(
             &texts(&["native", "hermes", "hermes"]),
             &[wording("default"), wording("turns")],
-            &texts(&["off", "auto"]),
+            &texts(&["calls", "auto"]),
         );
         let labels: Vec<_> = variants.iter().map(Variant::label).collect();
         assert_eq!(
