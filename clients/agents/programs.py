@@ -28,13 +28,24 @@ PROMPT = "Read both files."
 ROOT_URL = STAND["url"].removesuffix("/v1")
 
 
+def base_url(api):
+    return ROOT_URL if api == "messages" else STAND["url"]
+
+
 class Agent:
-    """An agent that uses the API `api`."""
+    """An agent that uses the API `api`. `shell` selects the calls of the stand's model, see `agent_model.SHELLS`."""
+
+    # The upstreams with which it is tested; None for all.
+    upstreams = None
 
     def __init__(self, api):
         self.api = api
 
-    def run(self, model, home, work, timeout=TIMEOUT):
+    def prepare(self, model, home, work, prompt):
+        """Configures the agent. Returns its command, and what its environment has besides."""
+        raise NotImplementedError
+
+    def run(self, model, home, work, prompt=PROMPT, timeout=TIMEOUT):
         """Runs the agent in the folder `work`. Returns its exit status (None after a timeout) and its output."""
         environment = {
             "PATH": f"{MODULES}/.bin:/usr/local/bin:/usr/bin:/bin",
@@ -43,7 +54,7 @@ class Agent:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
         }
-        command, more = self.prepare(model, home, work)
+        command, more = self.prepare(model, home, work, prompt)
         process = subprocess.Popen(
             command,
             cwd=work,
@@ -71,18 +82,26 @@ class Agent:
 class OpenCode(Agent):
     """opencode, which uses the AI SDK's provider for each API."""
 
-    shell = "opencode"
+    shell = "bash"
+    name = "opencode"
+    program = MODULES / ("opencode-" + SYSTEM + ("-arm64" if IS_ARM else "-x64-baseline")) / "bin/opencode"
+    options = []
+    # It takes half a minute per run.
+    FEW = {"chat": ["chat", "lumo-v1"], "messages": ["ollama"], "responses": ["chat"]}
 
     PROVIDERS = {"chat": "@ai-sdk/openai-compatible", "messages": "@ai-sdk/anthropic", "responses": "@ai-sdk/openai"}
 
-    def prepare(self, model, home, work):
-        name = "opencode-" + SYSTEM + ("-arm64" if IS_ARM else "-x64-baseline")
+    def __init__(self, api):
+        super().__init__(api)
+        self.upstreams = self.FEW[api]
+
+    def prepare(self, model, home, work, prompt):
         provider = {
             "npm": self.PROVIDERS[self.api],
             "options": {"baseURL": STAND["url"], "apiKey": STAND["key"]},
             "models": {model: {"name": model, "tool_call": True, "limit": {"context": 1_000_000, "output": 100_000}}},
         }
-        (work / "opencode.json").write_text(
+        (work / f"{self.name}.json").write_text(
             json.dumps({
                 "autoupdate": False,
                 "share": "disabled",
@@ -94,22 +113,22 @@ class OpenCode(Agent):
             })
         )
         switches = ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"]
-        command = [MODULES / name / "bin/opencode", "run", "--model", f"toolwire/{model}", PROMPT]
-        return command, {f"OPENCODE_DISABLE_{switch}": "1" for switch in switches}
+        command = [self.program, "run", "--model", f"toolwire/{model}", *self.options, prompt]
+        return command, {f"{self.name.upper()}_DISABLE_{switch}": "1" for switch in switches}
 
 
 class Pi(Agent):
     """pi, which uses the vendor's SDK for each API."""
 
-    shell = "pi"
+    shell = "bash"
 
     APIS = {"chat": "openai-completions", "messages": "anthropic-messages", "responses": "openai-responses"}
 
-    def prepare(self, model, home, _work):
+    def prepare(self, model, home, _work, prompt):
         folder = home / ".pi/agent"
         folder.mkdir(parents=True)
         provider = {
-            "baseUrl": ROOT_URL if self.api == "messages" else STAND["url"],
+            "baseUrl": base_url(self.api),
             "api": self.APIS[self.api],
             "apiKey": STAND["key"],
             "models": [{"id": model}],
@@ -117,18 +136,20 @@ class Pi(Agent):
         (folder / "models.json").write_text(json.dumps({"providers": {"toolwire": provider}}))
         (folder / "settings.json").write_text(json.dumps({"retry": {"enabled": False}}))
         program = MODULES / "@mariozechner/pi-coding-agent/dist/cli.js"
-        options = ["--provider", "toolwire", "--model", model, "--no-session", "--print", PROMPT]
+        options = ["--provider", "toolwire", "--model", model, "--no-session", "--print", prompt]
         return ["node", program, *options], {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
 
 
 class Codex(Agent):
-    """The Codex CLI, over HTTP or, with `websocket`, over a WebSocket."""
+    """The Codex CLI. `websocket`: it may use a WebSocket. `built_in`: it uses its provider for OpenAI, with another base URL.
+    `settings`: more of its configuration. `known`: what it knows of the model."""
 
-    shell = "codex"
+    shell = "exec_command"
 
-    def __init__(self, api, websocket=False):
-        super().__init__(api)
-        self.websocket = websocket
+    def __init__(self, websocket=False, built_in=False, settings="", known=None, upstreams=None):
+        super().__init__("responses")
+        self.websocket, self.built_in, self.settings, self.known = websocket, built_in, settings, known
+        self.upstreams = upstreams
 
     TRIPLES = {
         ("linux", False): "x86_64-unknown-linux-musl",
@@ -137,14 +158,21 @@ class Codex(Agent):
         ("darwin", True): "aarch64-apple-darwin",
     }
 
-    def prepare(self, model, home, _work):
+    def prepare(self, model, home, _work, prompt):
         folder = home / ".codex"
         folder.mkdir()
-        (folder / "config.toml").write_text(
-            f"""
+        if self.built_in:
+            (folder / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": STAND["key"]}))
+        catalog = folder / "models.json"
+        if self.known:
+            catalog.write_text(json.dumps({"models": [{"slug": model, "display_name": model} | self.known]}))
+        settings = f"""
 model = "{model}"
-model_provider = "toolwire"
+model_provider = "{"openai" if self.built_in else "toolwire"}"
+openai_base_url = "{STAND["url"]}"
+{f'model_catalog_json = "{catalog}"' if self.known else ""}
 check_for_update_on_startup = false
+{self.settings}
 [analytics]
 enabled = false
 [features]
@@ -159,21 +187,21 @@ supports_websockets = {str(self.websocket).lower()}
 request_max_retries = 0
 stream_max_retries = 0
 """
-        )
+        (folder / "config.toml").write_text(settings)
         name = "codex-" + SYSTEM + ("-arm64" if IS_ARM else "-x64")
         program = MODULES / "@openai" / name / "vendor" / self.TRIPLES[SYSTEM, IS_ARM] / "bin/codex"
         # Codex's sandbox needs privileges that a container may lack. The agent only works in a temporary folder.
         options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
-        return [program, "exec", *options, PROMPT], {"CLIENTS_KEY": STAND["key"]}
+        return [program, "exec", *options, prompt], {"CLIENTS_KEY": STAND["key"]}
 
 
 class ClaudeCode(Agent):
     """Claude Code. Its licence reserves all rights, so it is not installed, and runs only if CLAUDE_CODE is the path of a copy."""
 
-    shell = "claude"
+    shell = "Bash"
     program = os.environ.get("CLAUDE_CODE")
 
-    def prepare(self, model, _home, _work):
+    def prepare(self, model, _home, _work, prompt):
         switches = ["DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER"]
         switches.append("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
         environment = {
@@ -181,9 +209,15 @@ class ClaudeCode(Agent):
             "ANTHROPIC_API_KEY": STAND["key"],
             "ANTHROPIC_SMALL_FAST_MODEL": model,
         }
-        options = ["--model", model, "--allowedTools", "Bash", "--print", PROMPT]
+        options = ["--model", model, "--allowedTools", "Bash", "--print", prompt]
         return [self.program, *options], environment | dict.fromkeys(switches, "1")
 
+
+# Codex then replaces the conversation by a summary after each response.
+COMPACTS = """
+model_context_window = 100000
+model_auto_compact_token_limit = 15
+"""
 
 AGENTS = {
     "opencode-chat": OpenCode("chat"),
@@ -192,8 +226,15 @@ AGENTS = {
     "pi-chat": Pi("chat"),
     "pi-messages": Pi("messages"),
     "pi-responses": Pi("responses"),
-    "codex": Codex("responses"),
-    "codex-websocket": Codex("responses", websocket=True),
+    "codex": Codex(),
+    "codex-websocket": Codex(websocket=True),
+    "codex-built-in": Codex(built_in=True, upstreams=["chat"]),
+    "codex-compacts": Codex(settings=COMPACTS, upstreams=["chat"]),
+    "codex-built-in-compacts": Codex(built_in=True, settings=COMPACTS, upstreams=["chat"]),
 }
 if ClaudeCode.program:
     AGENTS["claude-code"] = ClaudeCode("messages")
+if os.environ.get("NIGHTLY"):
+    import nightly_programs
+
+    AGENTS |= nightly_programs.AGENTS

@@ -1,35 +1,21 @@
 """Complete agents: each gets the model's responses through toolwire, and runs its own tools until it has an answer."""
 
-import secrets
-
 import pytest
 from programs import AGENTS
 from stand import STAND
 
 WRITTEN = STAND["agents"]["written"]
 
-# opencode takes half a minute per run, so each of its APIs is tested with few upstreams. Other agents are tested with all.
-FEW = {"chat": ["chat", "lumo-v1"], "messages": ["ollama"], "responses": ["chat"]}
+# The agents that are tested with everything.
+QUICK = [name for name, agent in AGENTS.items() if not agent.upstreams]
 
 
 def pairs():
     return [
         pytest.param(agent, upstream, id=f"{name}-{upstream}")
         for name, agent in AGENTS.items()
-        for upstream in STAND["agents"]["upstreams"]
-        if agent.shell != "opencode" or upstream in FEW[agent.api]
+        for upstream in agent.upstreams or STAND["agents"]["upstreams"]
     ]
-
-
-@pytest.fixture
-def folders(tmp_path):
-    """Creates a home folder, and a working folder with two files that have random contents."""
-    home, work = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    work.mkdir()
-    for name in "one", "two":
-        (work / f"{name}.txt").write_text(f"{name}={secrets.token_hex(4)}\n")
-    return home, work
 
 
 @pytest.mark.parametrize(("agent", "upstream"), pairs())
@@ -42,7 +28,7 @@ def test_agent_finishes_a_loop_of_parallel_calls_and_long_arguments(agent, upstr
     assert f"Done: {one}, {two}, wrote={len(WRITTEN.encode())}." in output, output[-2000:]
 
 
-@pytest.mark.parametrize("name", [name for name, agent in AGENTS.items() if agent.shell in STAND["agents"]["with_fixture"]])
+@pytest.mark.parametrize("name", [name for name in QUICK if AGENTS[name].shell in STAND["agents"]["with_fixture"]])
 def test_agent_finishes_a_loop_with_toolwire_mock(name, folders):
     home, work = folders
     agent = AGENTS[name]
@@ -51,7 +37,7 @@ def test_agent_finishes_a_loop_with_toolwire_mock(name, folders):
     assert "Both files are read." in output, output[-2000:]
 
 
-@pytest.mark.parametrize("name", [name for name in AGENTS if not name.startswith("opencode")])
+@pytest.mark.parametrize("name", QUICK)
 def test_agent_does_not_run_a_call_that_was_cut(name, folders):
     home, work = folders
     agent = AGENTS[name]

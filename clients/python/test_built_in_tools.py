@@ -128,6 +128,23 @@ def test_apply_patch(name, stream, upstream):
     check_told(upstream, *calls, results=["Created a.txt", "Updated a.txt", "Deleted b.txt"])
 
 
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "run " /.+/'}
+
+
+def test_custom_tool_with_a_grammar(name, stream, upstream):
+    inputs = []
+
+    async def invoke(_context, input):
+        inputs.append(input)
+        return "RESULT"
+
+    tool = agents.CustomTool(name="terminal", description="Runs commands.", on_invoke_tool=invoke, format=GRAMMAR)
+    calls = [("terminal", {"input": 'run echo "é" \\ \n'}), ("terminal", {"input": "run ls"})]
+    assert asyncio.run(run(name, stream, [tool], calls)) == ANSWER
+    assert inputs == ['run echo "é" \\ \n', "run ls"]
+    check_told(upstream, *calls, results=["RESULT"], described=["Runs commands.", "lark"])
+
+
 class Computer(agents.Computer):
     """A computer that notes what it is asked to do."""
 

@@ -6,13 +6,22 @@ It only calls the agent's own shell tool, so that the agent really runs every st
 import json
 import re
 
-# The name of each agent's shell tool, and a function that builds its arguments for a command.
+from answers import turns_of
+
+# Shell tools: the name, and a function that builds the arguments for a command.
 SHELLS = {
-    "opencode": ("bash", lambda command: {"command": command, "description": "Runs a command"}),
-    "pi": ("bash", lambda command: {"command": command}),
-    "codex": ("exec_command", lambda command: {"cmd": command}),
-    "claude": ("Bash", lambda command: {"command": command, "description": "Runs a command"}),
+    "bash": ("bash", lambda command: {"command": command, "description": "Runs a command"}),
+    "Bash": ("Bash", lambda command: {"command": command, "description": "Runs a command"}),
+    "exec_command": ("exec_command", lambda command: {"cmd": command}),
+    "run_shell_command": ("run_shell_command", lambda command: {"command": command, "is_background": False}),
+    "run_commands": ("run_commands", lambda command: {"commands": [command]}),
+    "shell": ("shell", lambda command: {"command": command}),
+    "terminal": ("terminal", lambda command: {"command": command}),
+    "mini": ("bash", lambda command: {"command": command}),
 }
+
+# How agents end that do not end with a response without calls.
+LAST_COMMANDS = {"mini": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo '{}'"}
 
 # More than 100 KB, but even after another level of quoting less than 128 KiB, the limit for an argument of a process.
 LINE = 'All work and no play makes a dull toolwire, "ü" and \\.\n'
@@ -32,12 +41,19 @@ def agent(request, answer):
     name, arguments = SHELLS[answer.variant]
     one, two, wrote = (found.search(told) for found in (ONE, TWO, WROTE))
     answer.begin()
-    if name not in told:
+    facts = ", ".join(found[0] for found in (one, two, wrote) if found)
+    if asks_for_summary(request):
+        answer.text("So far: ", facts)
+        answer.finish("stop")
+    elif name not in told:
         # A request outside the conversation, such as for a title.
         answer.text("A ", "title")
         answer.finish("stop")
+    elif one and two and wrote and answer.variant in LAST_COMMANDS:
+        answer.call(name, json.dumps(arguments(LAST_COMMANDS[answer.variant].format(f"Done: {facts}."))))
+        answer.finish("tool_calls")
     elif one and two and wrote:
-        answer.text(f"Done: {one[0]}, ", f"{two[0]}, {wrote[0]}.")
+        answer.text("Done: ", f"{facts}.")
         answer.finish("stop")
     elif LINE.strip()[:40] in told:
         answer.text("The long command failed.")
@@ -50,6 +66,15 @@ def agent(request, answer):
         answer.call(name, json.dumps(arguments("cat one.txt")))
         answer.call(name, json.dumps(arguments("cat two.txt")))
         answer.finish("tool_calls")
+
+
+# Of toolwire and of Codex.
+COMPACTION = re.compile("Summarize the conversation|CONTEXT CHECKPOINT COMPACTION")
+
+
+def asks_for_summary(request):
+    """Whether the last turn asks for a summary to replace the conversation."""
+    return COMPACTION.search(json.dumps(turns_of(request)[-1]))
 
 
 def agent_cut(_request, answer):
@@ -72,20 +97,20 @@ UPSTREAMS = {
     "responses": {"dialect": "responses"},
 }
 
-# The fixture in clients/fixtures/agents with the loop that `toolwire mock` plays for each agent.
-FIXTURES = {"opencode": "agent-bash", "pi": "agent-bash", "codex": "agent-exec"}
+# The fixture in clients/fixtures/agents with the loop that `toolwire mock` plays for each shell tool.
+FIXTURES = {"bash": "agent-bash", "exec_command": "agent-exec"}
 
 
 def models(scripted, mock):
-    """Yields the keyword arguments for each agent's models: one per act and upstream, and one for its fixture."""
-    for agent_name in SHELLS:
+    """Yields the keyword arguments for the models of each shell tool: one per act and upstream, and one for its fixture."""
+    for shell in SHELLS:
         for act in ACTS:
             for name, settings in UPSTREAMS.items():
-                base_url = f"{scripted}/{act}/{agent_name}"
-                yield {"name": f"{act}-{agent_name}-{name}", "base_url": base_url} | settings
-    for agent_name, fixture in FIXTURES.items():
+                base_url = f"{scripted}/{act}/{shell}"
+                yield {"name": f"{act}-{shell}-{name}", "base_url": base_url} | settings
+    for shell, fixture in FIXTURES.items():
         headers = {"x-fixture": fixture}
-        yield {"name": f"mock-{agent_name}", "dialect": "chat", "base_url": f"{mock}/v1", "headers": headers}
+        yield {"name": f"mock-{shell}", "dialect": "chat", "base_url": f"{mock}/v1", "headers": headers}
 
 
 def told():

@@ -30,6 +30,12 @@ def pieces(text, size=PIECE):
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
+def turns_of(request):
+    """Returns the turns of a request in any dialect."""
+    request = request.get("Prompt", request)
+    return next(request[key] for key in ("messages", "turns", "contents", "input") if key in request)
+
+
 class Answer:
     """A response to toolwire. This class does HTTP and what the dialects share; subclasses write the stream."""
 

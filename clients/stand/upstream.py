@@ -20,7 +20,7 @@ import agent_model
 import answers
 import matrix
 import whole
-from answers import PATIENCE, Gone
+from answers import PATIENCE, Gone, turns_of
 
 # The call to make, and its text in each format.
 CITY = {"city": "Paris"}
@@ -204,12 +204,6 @@ ACTS = [
 ]
 
 SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS} | matrix.ACTS | agent_model.ACTS
-
-
-def turns_of(request):
-    """Returns the turns of a request in any dialect."""
-    request = request.get("Prompt", request)
-    return next(request[key] for key in ("messages", "turns", "contents", "input") if key in request)
 
 
 def text_of(turn):

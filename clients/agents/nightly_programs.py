@@ -1,0 +1,172 @@
+"""The agents that only a nightly run installs, since they are large. They are not asked for updates, telemetry or anything else that
+would use the network."""
+
+import json
+from pathlib import Path
+
+from programs import IS_ARM, SYSTEM, Agent, OpenCode, base_url
+from stand import STAND
+
+FOLDER = Path(__file__).parent / "nightly"
+PROGRAMS = FOLDER / "node_modules/.bin"
+
+
+def in_python(agent, program):
+    """A program of an agent that has an environment of Python of its own."""
+    return FOLDER / agent / ".venv/bin" / program
+
+
+class Kilo(OpenCode):
+    """Kilo CLI, which is derived from opencode."""
+
+    name = "kilo"
+    program = FOLDER / "node_modules/@kilocode/cli-linux-x64-baseline/bin/kilo"
+    options = ["--auto"]
+
+
+class QwenCode(Agent):
+    """Qwen Code, with the vendor's SDK for each API."""
+
+    shell = "run_shell_command"
+
+    KINDS = {"chat": "openai", "messages": "anthropic", "responses": "openai-responses"}
+
+    def prepare(self, model, home, _work, prompt):
+        kind = self.KINDS[self.api]
+        folder = home / ".qwen"
+        folder.mkdir()
+        settings = {
+            "security": {"auth": {"selectedType": kind}},
+            "general": {"disableAutoUpdate": True},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
+        (folder / "settings.json").write_text(json.dumps(settings))
+        vendor = "ANTHROPIC" if self.api == "messages" else "OPENAI"
+        environment = {"BASE_URL": base_url(self.api), "API_KEY": STAND["key"], "MODEL": model}
+        command = [PROGRAMS / "qwen", "--auth-type", kind, "--model", model, "--yolo", "--prompt", prompt]
+        return command, {f"{vendor}_{key}": value for key, value in environment.items()}
+
+
+class Copilot(Agent):
+    """The Copilot CLI, over HTTP or, with `websocket`, over a WebSocket."""
+
+    shell = "bash"
+
+    def __init__(self, api, websocket=False):
+        super().__init__(api)
+        self.websocket = websocket
+
+    def prepare(self, model, _home, _work, prompt):
+        settings = {
+            "TYPE": "anthropic" if self.api == "messages" else "openai",
+            "BASE_URL": base_url(self.api),
+            "WIRE_API": "responses" if self.api == "responses" else "completions",
+            "API_KEY": STAND["key"],
+        }
+        if self.websocket:
+            settings["TRANSPORT"] = "websockets"
+        environment = {f"COPILOT_PROVIDER_{key}": value for key, value in settings.items()}
+        command = [PROGRAMS / "copilot", "--allow-all-tools", "--prompt", prompt]
+        return command, environment | {"COPILOT_MODEL": model, "COPILOT_OFFLINE": "true", "COPILOT_AUTO_UPDATE": "false"}
+
+
+class Cline(Agent):
+    """Cline CLI."""
+
+    shell = "run_commands"
+
+    def prepare(self, model, _home, _work, prompt):
+        # The first command writes its settings.
+        both = 'cline auth openai -k "$KEY" -m "$MODEL" -b "$URL" && exec cline -P openai -k "$KEY" -m "$MODEL" --auto-approve true "$0"'
+        environment = {"KEY": STAND["key"], "MODEL": model, "URL": STAND["url"], "CLINE_TELEMETRY_DISABLED": "1"}
+        return ["sh", "-c", f"PATH={PROGRAMS}:$PATH; {both}", prompt], environment
+
+
+class Continue(Agent):
+    """Continue CLI."""
+
+    shell = "Bash"
+
+    def prepare(self, model, home, _work, prompt):
+        speaking = {
+            "name": "toolwire",
+            "provider": "anthropic" if self.api == "messages" else "openai",
+            "model": model,
+            "apiBase": STAND["url"] + "/",
+            "apiKey": STAND["key"],
+            "roles": ["chat"],
+            "capabilities": ["tool_use"],
+        }
+        # JSON is YAML.
+        config = home / "config.yaml"
+        config.write_text(json.dumps({"name": "toolwire", "version": "1.0.0", "schema": "v1", "models": [speaking]}))
+        command = [PROGRAMS / "cn", "--config", config, "--auto", "-p", prompt]
+        return command, {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_AUTO_UPDATED": "1"}
+
+
+class Grok(Agent):
+    """grok-cli."""
+
+    shell = "bash"
+
+    def prepare(self, model, _home, _work, prompt):
+        return [PROGRAMS / "grok", "-k", STAND["key"], "-u", STAND["url"], "-m", model, "-p", prompt], {}
+
+
+class Gptme(Agent):
+    """gptme, with calls of the API."""
+
+    shell = "shell"
+    # It takes half a minute per run.
+    upstreams = ["chat", "messages"]
+
+    def prepare(self, model, _home, _work, prompt):
+        options = ["--non-interactive", "--no-confirm", "--tool-format", "tool", "--tools", "shell"]
+        command = [in_python("gptme", "gptme"), *options, "--model", f"local/{model}", prompt]
+        # It would load a tokenizer.
+        environment = {"OPENAI_BASE_URL": STAND["url"], "OPENAI_API_KEY": STAND["key"], "GPTME_TIKTOKEN_TIMEOUT": "0", "GPTME_BREAK_ON_TOOLUSE": "0"}
+        return command, environment
+
+
+class Hermes(Agent):
+    """hermes-agent."""
+
+    shell = "terminal"
+
+    def prepare(self, model, home, _work, prompt):
+        settings = {"default": model, "provider": "custom", "base_url": STAND["url"], "api_key": STAND["key"]}
+        # JSON is YAML.
+        (home / "config.yaml").write_text(json.dumps({"model": settings}))
+        return [in_python("hermes", "hermes"), "chat", "--yolo", "-Q", "-q", prompt], {"HERMES_HOME": str(home)}
+
+
+class MiniSwe(Agent):
+    """mini-swe-agent, which ends with a command of its own."""
+
+    shell = "mini"
+
+    def prepare(self, model, _home, _work, prompt):
+        command = [in_python("mini", "mini"), "--yolo", "--exit-immediately", "--model", f"openai/{model}", "--task", prompt]
+        settings = {"CONFIGURED": "true", "COST_TRACKING": "ignore_errors"}
+        environment = {f"MSWEA_{key}": value for key, value in settings.items()}
+        return command, environment | {"OPENAI_API_BASE": STAND["url"], "OPENAI_API_KEY": STAND["key"]}
+
+
+AGENTS = {
+    "qwen-chat": QwenCode("chat"),
+    "qwen-messages": QwenCode("messages"),
+    "qwen-responses": QwenCode("responses"),
+    "copilot-chat": Copilot("chat"),
+    "copilot-messages": Copilot("messages"),
+    "copilot-responses": Copilot("responses"),
+    "copilot-websocket": Copilot("responses", websocket=True),
+    "cline": Cline("chat"),
+    "continue-chat": Continue("chat"),
+    "continue-messages": Continue("messages"),
+    "grok": Grok("chat"),
+    "gptme": Gptme("chat"),
+    "hermes": Hermes("chat"),
+    "mini": MiniSwe("chat"),
+}
+if SYSTEM == "linux" and not IS_ARM:
+    AGENTS["kilo"] = Kilo("chat")
