@@ -231,6 +231,32 @@ fn other_upstreams_get_functions_calls_and_results() {
     }
 }
 
+#[test]
+fn result_of_a_tool_search_names_the_tools_as_they_are_declared() {
+    let function = |name: &str| json!({"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}});
+    let told = |found: Value| {
+        let call =
+            json!({"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {}});
+        let output = json!({"type": "tool_search_output", "call_id": "c", "execution": "client", "status": "completed", "tools": found});
+        let tools = json!([{"type": "tool_search", "execution": "client"}]);
+        let body = sent(json!({"tools": tools, "input": [call, output]}), Dialect::Chat);
+        let tools = body["tools"].as_array().unwrap().iter().skip(1);
+        let declared: Vec<_> =
+            tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect();
+        let content = body["messages"].as_array().unwrap().iter().find(|turn| turn["role"] == "tool");
+        (declared, content.unwrap()["content"].as_str().unwrap().to_owned())
+    };
+    let space =
+        json!({"type": "namespace", "name": "mcp__numbers", "tools": [function("add"), function("halve")]});
+    let (declared, content) = told(json!([space, function("f")]));
+    assert_eq!(declared, ["mcp__numbers__add", "mcp__numbers__halve", "f"]);
+    assert_eq!(content.matches("Loaded: ").count(), 3);
+    for name in declared {
+        assert!(content.contains(&format!("Loaded: {name}")), "{content}");
+    }
+    assert_eq!(told(json!([])), (Vec::new(), "No tools were found.".to_owned()));
+}
+
 fn answering(stream: bool) -> Answering {
     let conversation = decode(json!({"tools": tools(), "stream": stream})).unwrap();
     Answering::new(&conversation, Stamp { seed: 7, created: 17 })

@@ -136,12 +136,28 @@ fn name_of(tool: &str, value: &Value) -> String {
     }
 }
 
+/// Adds the names of the tools that a search has found. Those in a namespace are declared with its name before their own.
+fn found(tools: &[Value], out: &mut Vec<Piece>) {
+    if tools.is_empty() {
+        out.push(Piece::Text("No tools were found.".to_owned()));
+    }
+    for tool in tools {
+        let Some(name) = text(tool, "name") else { continue };
+        match tool.get("tools").and_then(Value::as_array) {
+            Some(members) => {
+                let members = members.iter().filter_map(|member| text(member, "name"));
+                out.extend(members.map(|member| Piece::Text(loaded(&format!("{name}__{member}")))));
+            }
+            None => out.push(Piece::Text(loaded(name))),
+        }
+    }
+}
+
 /// Adds the contents of a result, or of a call that includes its result.
 pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     let before = out.len();
     if let Some(tools) = value.get("tools").and_then(Value::as_array) {
-        let names = tools.iter().filter_map(|tool| text(tool, "name"));
-        out.extend(names.map(|name| Piece::Text(loaded(name))));
+        found(tools, out);
     }
     for key in RESULTS.into_iter().chain(["content"]) {
         match value.get(key) {
