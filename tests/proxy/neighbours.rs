@@ -60,6 +60,13 @@ async fn websocket_is_answered_with_426_and_the_connection_goes_on() {
     )
     .await;
     assert_eq!(other.status, 200, "other upgrades are offers");
+    let removed =
+        send(&proxy, "GET /v1/responses", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "").await;
+    assert_eq!(
+        (removed.status, removed.header("upgrade")),
+        (426, Some("http/1.1")),
+        "a proxy removed the upgrade"
+    );
     let nowhere = send(&proxy, "GET /v1/realtime", "connection: upgrade\r\nupgrade: websocket\r\n", "").await;
     assert_eq!(nowhere.status, 404);
     let mut old = Raw::connect(&proxy).await;

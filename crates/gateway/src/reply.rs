@@ -121,7 +121,8 @@ pub(super) fn unknown_model(name: &str) -> Failure {
 /// The response to a WebSocket upgrade request. Clients that receive it switch to plain HTTP immediately instead of
 /// retrying the upgrade (RFC 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
-    let message = "toolwire has a WebSocket only at /v1/responses; send the request over HTTP";
+    let message = "toolwire has a WebSocket only at /v1/responses, and only if no server in front of it removes the \
+                   upgrade; send the request over HTTP";
     let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
     let mut response = error(failure.with_param(header::UPGRADE.as_str()), dialect, access);
     response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));

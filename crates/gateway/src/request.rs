@@ -69,6 +69,12 @@ pub(super) fn asks_websocket(method: &Method, version: Version, headers: &Header
         && list_contains(headers, &header::CONNECTION, b"upgrade")
 }
 
+/// Whether a server in front of toolwire has removed the upgrade from the handshake of a WebSocket. Codex repeats a
+/// handshake after every other status than 426, for seconds.
+pub(super) fn was_handshake(version: Version, headers: &HeaderMap) -> bool {
+    version < Version::HTTP_2 && headers.contains_key(header::SEC_WEBSOCKET_KEY)
+}
+
 /// Returns the client's own setting for reasoning, if it sends one.
 ///
 /// # Errors

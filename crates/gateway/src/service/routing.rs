@@ -269,6 +269,9 @@ impl Service {
             return Err(Box::new(reply::options(route.methods(), access)));
         }
         if !route.allows(&head.method) {
+            if checks::was_handshake(head.version, &head.headers) {
+                return Err(Box::new(reply::upgrade_required(dialect, access)));
+            }
             return Err(Box::new(method_not_allowed(&route, dialect, &head.method, access)));
         }
         Ok((route, access))
