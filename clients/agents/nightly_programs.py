@@ -1,5 +1,4 @@
-"""The agents that only a nightly run installs, since they are large. They are not asked for updates, telemetry or anything else that
-would use the network."""
+"""The agents that only a nightly run installs, since they are large."""
 
 import json
 from pathlib import Path
@@ -77,9 +76,10 @@ class Cline(Agent):
 
     def prepare(self, model, _home, _work, prompt):
         # The first command writes its settings.
-        both = 'cline auth openai -k "$KEY" -m "$MODEL" -b "$URL" && exec cline -P openai -k "$KEY" -m "$MODEL" --auto-approve true "$0"'
+        options = 'openai -k "$KEY" -m "$MODEL"'
+        both = f'"$0" auth {options} -b "$URL" && exec "$0" -P {options} --auto-approve true "$1"'
         environment = {"KEY": STAND["key"], "MODEL": model, "URL": STAND["url"], "CLINE_TELEMETRY_DISABLED": "1"}
-        return ["sh", "-c", f"PATH={PROGRAMS}:$PATH; {both}", prompt], environment
+        return ["sh", "-c", both, PROGRAMS / "cline", prompt], environment
 
 
 class Continue(Agent):
@@ -123,9 +123,9 @@ class Gptme(Agent):
     def prepare(self, model, _home, _work, prompt):
         options = ["--non-interactive", "--no-confirm", "--tool-format", "tool", "--tools", "shell"]
         command = [in_python("gptme", "gptme"), *options, "--model", f"local/{model}", prompt]
-        # It would load a tokenizer.
-        environment = {"OPENAI_BASE_URL": STAND["url"], "OPENAI_API_KEY": STAND["key"], "GPTME_TIKTOKEN_TIMEOUT": "0", "GPTME_BREAK_ON_TOOLUSE": "0"}
-        return command, environment
+        # It would download a tokenizer, and only run the first of parallel calls.
+        settings = {"GPTME_TIKTOKEN_TIMEOUT": "0", "GPTME_BREAK_ON_TOOLUSE": "0"}
+        return command, settings | {"OPENAI_BASE_URL": STAND["url"], "OPENAI_API_KEY": STAND["key"]}
 
 
 class Hermes(Agent):
