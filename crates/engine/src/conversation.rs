@@ -10,6 +10,7 @@ mod as_written;
 mod client_headers;
 mod compaction;
 mod constraint;
+mod deferral;
 mod forms;
 mod own_calls;
 mod received_values;
@@ -31,6 +32,7 @@ pub use self::{
     as_written::{AS_WRITTEN, written_state},
     compaction::{COMPACTION_TRIGGER, Compaction, CompactionForm},
     constraint::{Constraint, Gbnf, Prefill, StructuralTags, Tag},
+    deferral::{Deferral, loaded_in, loaded_line},
     forms::{IdForm, NameForm},
     own_calls::{is_own, is_own_id, own_id},
     received_values::{Received, Rest},
@@ -73,6 +75,8 @@ pub struct Conversation {
     /// The server tools in the client's tool choice, as the client wrote them in `rest`, such as `{"type":
     /// "web_search"}`.
     pub server_choice: Vec<Value>,
+    /// Which of the tools the model is shown.
+    pub deferral: Deferral,
     /// Whether the model may call tools, and which.
     pub tool_choice: ToolChoice,
     /// Whether the response may contain several calls, which is the default in all dialects.

@@ -11,6 +11,7 @@ mod arguments;
 mod name;
 mod references;
 mod schema;
+mod search;
 mod shape;
 mod types;
 
@@ -23,6 +24,7 @@ pub use name::{is_spelling_of, normalized};
 pub use references::referred;
 pub(crate) use references::{MAX_FOLLOWED, References};
 pub(crate) use schema::Schema;
+pub use search::{ToolIndex, texts_of_schema};
 pub(crate) use shape::ArgumentTypes;
 pub use shape::Shape;
 pub use types::Types;

@@ -54,6 +54,8 @@ pub enum Reason {
     InvalidArguments,
     /// Hosted tools were called.
     Hosted,
+    /// Other tools were searched.
+    ToolSearch,
 }
 
 impl Reason {
@@ -64,7 +66,7 @@ impl Reason {
 
     /// Whether the next hop replaces the withheld output of the current hop, which includes all of its calls.
     pub(super) fn replaces(self) -> bool {
-        !matches!(self, Self::Misrouted | Self::Hosted)
+        !matches!(self, Self::Misrouted | Self::Hosted | Self::ToolSearch)
     }
 }
 

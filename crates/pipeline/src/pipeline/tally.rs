@@ -37,7 +37,8 @@ pub struct Tally {
 impl Tally {
     /// Number of hops that followed because the previous one was unacceptable.
     pub fn retries(&self) -> u64 {
-        self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
+        self.follow_ups.iter().filter(|reason| !matches!(reason, Reason::Hosted | Reason::ToolSearch)).count()
+            as u64
     }
 
     /// Whether the client was warned that a required call is missing.

@@ -47,7 +47,7 @@ impl Calls {
         if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
             self.tally.follow_ups.push(reason);
             match reason {
-                Reason::Hosted => self.after_hosted_calls(),
+                Reason::Hosted | Reason::ToolSearch => self.after_hosted_calls(reason),
                 _ => self.asked_again += 1,
             }
             if reason.replaces() {
@@ -79,12 +79,15 @@ impl Calls {
     }
 
     /// Prepares for a hop that continues after the results of hosted tools, which the client does not see.
-    fn after_hosted_calls(&mut self) {
+    fn after_hosted_calls(&mut self, reason: Reason) {
         self.is_separator_due |= !self.said.is_empty();
         // The next request repeats the reasoning of this hop. The client's later requests contain none of
         // this hop's calls, so no state has to be retained for them.
         self.state.clear();
-        self.corrections.waive_required();
+        // The call that the client requires may be what the model searches for.
+        if reason != Reason::ToolSearch {
+            self.corrections.waive_required();
+        }
     }
 
     /// What has been sent so far.

@@ -29,6 +29,8 @@ use crate::{
 pub(super) struct HostedCalls {
     /// The names under which the model may call the hosted tools.
     names: Vec<String>,
+    /// The names of those that search other tools.
+    searches: Vec<String>,
     rules: HostedRules,
     /// All calls in this hop, in order: those to hosted tools and those for the client.
     calls: Vec<HopCall>,
@@ -63,7 +65,13 @@ pub struct DeferredTurn {
 impl HostedCalls {
     pub(super) fn new(conversation: &Conversation) -> Option<Self> {
         let (names, lacks_ids) = (&conversation.hosted_tools, conversation.legacy_functions);
-        let hosted = (!names.is_empty()).then(|| Self { names: names.clone(), lacks_ids, ..Self::default() });
+        let searches = || conversation.deferral.searches.clone();
+        let hosted = (!names.is_empty()).then(|| Self {
+            names: names.clone(),
+            searches: searches(),
+            lacks_ids,
+            ..Self::default()
+        });
         hosted.map(|mut hosted| {
             hosted.set_rules(HostedRules::default());
             hosted
@@ -156,10 +164,14 @@ impl HostedCalls {
         self.whole().filter(|(_, is_hosted)| *is_hosted).map(|(call, _)| call.clone()).collect()
     }
 
-    /// The model's turn in this hop, with the text `text`. Hosted calls are left out if `dropped` is set.
-    fn turn(&self, text: &str, dropped: bool) -> Turn {
+    fn is_search(&self, call: &Call) -> bool {
+        self.searches.contains(&call.name)
+    }
+
+    /// The model's turn in this hop, with the text `text`. Hosted calls that `is_dropped` are left out.
+    fn turn(&self, text: &str, is_dropped: impl Fn(&Call) -> bool) -> Turn {
         let text = (!text.is_empty()).then(|| Part::Text(text.into()));
-        let calls = self.whole().filter(|(_, is_hosted)| !(dropped && *is_hosted));
+        let calls = self.whole().filter(|(call, is_hosted)| !(*is_hosted && is_dropped(call)));
         let calls = calls.map(|(call, _)| Part::Call(call.clone()));
         Turn::of(Role::Assistant, text.into_iter().chain(calls).collect())
     }
@@ -298,17 +310,21 @@ impl Calls {
         let Some(hosted) = &self.hosted else { return After::NOTHING };
         let calls = hosted.to_run();
         let has_sent = self.client_calls > self.checkpoint.client_calls;
-        let drops = hosted.rules.mixed_turns == MixedTurns::ClientOnly && has_sent;
+        // The client's next request cannot contain the result of a search, and the model can search again.
+        let drops_all = hosted.rules.mixed_turns == MixedTurns::ClientOnly;
+        let is_dropped = |call: &Call| has_sent && (drops_all || hosted.is_search(call));
         let turn = || {
-            let mut turn = hosted.turn(&self.said, drops);
+            let mut turn = hosted.turn(&self.said, is_dropped);
             turn.parts.splice(0..0, self.state.reasoning_so_far());
             turn
         };
         if !calls.is_empty() && !has_sent {
-            return After::Hop(FollowUp { reason: Reason::Hosted, turns: vec![turn()], hosted: calls });
+            let only_searches = calls.iter().all(|call| hosted.is_search(call));
+            let reason = if only_searches { Reason::ToolSearch } else { Reason::Hosted };
+            return After::Hop(FollowUp { reason, turns: vec![turn()], hosted: calls });
         }
-        let dropped = if drops { calls.len() } else { 0 };
-        let runs = if drops { Vec::new() } else { calls };
+        let (dropped, runs): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_dropped);
+        let dropped = dropped.len();
         // If earlier hops had hosted calls, the client's next request does not contain those hops either.
         let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
         let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
