@@ -56,6 +56,7 @@ mod system_messages;
 mod table;
 mod thinking;
 pub(crate) mod tool_calls;
+mod tool_searches;
 mod upstream;
 mod usage;
 mod whole_calls;
@@ -82,6 +83,7 @@ pub use self::{
     socket::{HttpError, SocketCreate, SocketFailure, SocketMessage, SocketSide},
     stamp::Stamp,
     system_messages::SystemMessages,
+    tool_searches::{SearchTool, found_tools, loaded_tools},
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub use self::{

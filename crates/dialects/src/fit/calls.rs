@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::pieces::{Piece, kind_of, loaded, read_all, readable, text};
+use super::pieces::{Piece, kind_of, read_all, readable, text};
 use crate::{
-    conversation::{Call, Part, Turn},
+    conversation::{Call, Part, Turn, loaded_line},
     media::mime_of_base64,
 };
 
@@ -146,9 +146,9 @@ fn found(tools: &[Value], out: &mut Vec<Piece>) {
         match tool.get("tools").and_then(Value::as_array) {
             Some(members) => {
                 let members = members.iter().filter_map(|member| text(member, "name"));
-                out.extend(members.map(|member| Piece::Text(loaded(&format!("{name}__{member}")))));
+                out.extend(members.map(|member| Piece::Text(loaded_line(&format!("{name}__{member}")))));
             }
-            None => out.push(Piece::Text(loaded(name))),
+            None => out.push(Piece::Text(loaded_line(name))),
         }
     }
 }

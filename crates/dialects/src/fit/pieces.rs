@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::file::{File, Source};
 use crate::{
     Dialect,
+    conversation::loaded_line,
     media::{data_url, decoded_text, mime_of_base64, mime_of_name, mime_of_url, plain_mime},
 };
 
@@ -35,7 +36,7 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
         "" => None,
         "refusal" => text(value, "refusal").map(|text| Piece::Text(text.to_owned())),
         "thinking" | "reasoning" => Some(Piece::Reasoning(texts(value.get(kind)))),
-        "tool_reference" => text(value, "tool_name").map(|name| Piece::Text(loaded(name))),
+        "tool_reference" => text(value, "tool_name").map(|name| Piece::Text(loaded_line(name))),
         // These have already been applied to the declared tools.
         "tool_addition" | "tool_removal" => return true,
         "compaction" => match value.get("content") {
@@ -108,10 +109,6 @@ pub(super) fn readable(value: &Value) -> Value {
         }
         other => other.clone(),
     }
-}
-
-pub(super) fn loaded(name: &str) -> String {
-    format!("Loaded: {name}")
 }
 
 fn says_something(content: &Value) -> bool {

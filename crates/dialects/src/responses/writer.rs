@@ -19,6 +19,7 @@ mod hosted_items;
 mod item;
 mod response;
 mod rope;
+mod tool_search;
 
 use bytes::BytesMut;
 

@@ -20,7 +20,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Dialect,
-    conversation::{Compaction, CompactionForm, Conversation, Part, Rest, Role, Sampling, Tool, Turn},
+    conversation::{
+        Compaction, CompactionForm, Conversation, Deferral, Part, Rest, Role, Sampling, Tool, Turn,
+    },
     failure::{Failure, Kind},
     fields::{self, Fields, Path, missing, wrong_type, wrong_value},
     wire::json::{Json, Kind as JsonKind},
@@ -52,6 +54,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         namespaced: toolbox.namespaced,
         late_tools,
         server_tools: toolbox.server,
+        deferral: Deferral { deferred: toolbox.deferred, ..Deferral::default() },
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::blocks::compact;
 use crate::{
-    conversation::{Call, CallOutput, Part, is_own_id},
+    conversation::{Call, CallOutput, Part, is_own_id, loaded_line},
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -17,6 +17,21 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
             let input = block.get("input").filter(|input| input.kind() == JsonKind::Object);
             let arguments = input.map_or_else(|| "{}".to_owned(), compact);
             Some(Part::Call(Call::new(id("id")?, text("name").unwrap_or_default(), arguments)))
+        }
+        "tool_search_tool_result" => {
+            let content = block.get("content").map(|content| content.to_value()).unwrap_or_default();
+            let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+            let code = text(&content, "error_code");
+            let found = content.get("tool_references").and_then(Value::as_array);
+            let names = found.into_iter().flatten().filter_map(|tool| text(tool, "tool_name"));
+            let lines: Vec<_> = names.map(|name| loaded_line(&name)).collect();
+            let (content, is_error) = match code {
+                Some(code) => (text(&content, "error_message").unwrap_or(code), true),
+                None if lines.is_empty() => ("No tool fits.".to_owned(), false),
+                None => (lines.join("\n"), false),
+            };
+            let id = id("tool_use_id")?;
+            Some(Part::Result(CallOutput { id, name: String::new(), content, is_error }))
         }
         "web_search_tool_result" | "mcp_tool_result" => {
             let id = id("tool_use_id")?;

@@ -4,11 +4,12 @@ use std::{borrow::Cow, collections::HashSet};
 
 use super::built_in::{self, Function};
 use crate::{
-    Dialect,
+    Dialect, SearchTool,
     conversation::{Namespaced, Received, ServerTool, Tool, ToolChoice},
     failure::Failure,
     fields::{Fields, Path, check_name, check_names_differ, wrong_type, wrong_value},
     messages::toolsets,
+    tool_searches::deferred,
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -18,6 +19,8 @@ pub(super) struct Toolbox {
     pub(super) namespaced: Vec<Namespaced>,
     /// The tools of other types.
     pub(super) server: Vec<ServerTool>,
+    /// The names of the tools that a search among them finds.
+    pub(super) deferred: Vec<String>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
 }
@@ -51,7 +54,9 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     if !unknown.is_empty() {
         request.keep("tools", unknown);
     }
-    Ok(Toolbox { tools, namespaced, server, choice, parallel })
+    let searches = |tool: &ServerTool| SearchTool::of_kind(Dialect::Messages, &tool.kind).is_some();
+    let deferred = if server.iter().any(searches) { deferred(&tools) } else { Vec::new() };
+    Ok(Toolbox { tools, namespaced, server, deferred, choice, parallel })
 }
 
 /// The tools that the blocks of a system message add.

@@ -4,20 +4,23 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Answering, Dialect,
-    conversation::{Namespaced, own_id},
+    conversation::{Namespaced, loaded_in, own_id},
     event::{Annotation, Finish, Opaque, Runner, ServerCall, Usage, Warning},
     messages::toolsets::TOOLSET_NAME,
     opaque::carried,
     search_results::{Page, pages},
     summary::SummaryText,
+    tool_searches::is_search_of_messages,
 };
 
-/// The kinds of blocks that show calls run by the upstream or by toolwire. Searches have their own blocks in
-/// this API; any other tool is shown as a tool from an MCP server, whose results are text
+/// The kinds of blocks that show calls run by the upstream or by toolwire. Searches have their own blocks in this
+/// API; any other tool is shown as a tool from an MCP server, whose results are text
 /// (docs/protocols/messages.md#server-tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hosted {
     Search,
+    /// A search for tools.
+    ToolSearch,
     Other,
 }
 
@@ -34,12 +37,16 @@ pub(super) fn client_call(id: &str, name: &str, namespaced: &[Namespaced], input
 impl Hosted {
     /// The kind of block for the tool `name`.
     pub(super) fn of(name: &str) -> Self {
-        if name == "web_search" { Self::Search } else { Self::Other }
+        match name {
+            "web_search" => Self::Search,
+            name if is_search_of_messages(name) => Self::ToolSearch,
+            _ => Self::Other,
+        }
     }
 
     fn prefix(self) -> &'static str {
         match self {
-            Self::Search => "srvtoolu",
+            Self::Search | Self::ToolSearch => "srvtoolu",
             Self::Other => "mcptoolu",
         }
     }
@@ -47,7 +54,9 @@ impl Hosted {
     /// The block of a call to the tool `name` of `server`.
     pub(super) fn call(self, id: &str, (name, server): (&str, &str), input: Value) -> Value {
         match self {
-            Self::Search => json!({"type": "server_tool_use", "id": id, "name": name, "input": input}),
+            Self::Search | Self::ToolSearch => {
+                json!({"type": "server_tool_use", "id": id, "name": name, "input": input})
+            }
             Self::Other => json!({
                 "type": "mcp_tool_use",
                 "id": id,
@@ -63,6 +72,10 @@ impl Hosted {
             Self::Search => {
                 let content = if is_error { search_error(content) } else { found(content) };
                 json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
+            }
+            Self::ToolSearch => {
+                let content = found_tools(content, is_error);
+                json!({"type": "tool_search_tool_result", "tool_use_id": id, "content": content})
             }
             Self::Other => json!({
                 "type": "mcp_tool_result",
@@ -112,6 +125,28 @@ fn found(content: &str) -> Value {
         })
     };
     pages(content).into_iter().map(page).collect()
+}
+
+/// The tools that a search has found, or its error. The result of a search on Anthropic's servers is already in the
+/// API's format.
+fn found_tools(content: &str, is_error: bool) -> Value {
+    let given = serde_json::from_str::<Value>(content).ok();
+    let kind = |value: &Value| value.get("type")?.as_str().map(str::to_owned);
+    if let Some(given) =
+        given.filter(|given| kind(given).is_some_and(|kind| kind.starts_with("tool_search_tool_")))
+    {
+        return given;
+    }
+    if is_error {
+        return json!({
+            "type": "tool_search_tool_result_error",
+            "error_code": "invalid_tool_input",
+            "error_message": content,
+        });
+    }
+    let reference = |name: &str| json!({"type": "tool_reference", "tool_name": name});
+    let references: Vec<_> = loaded_in(content).map(reference).collect();
+    json!({"type": "tool_search_tool_search_result", "tool_references": references})
 }
 
 /// The blocks for a call that the upstream or toolwire ran and that is not one of the response's own calls.

@@ -57,6 +57,8 @@ struct History<'a, 't> {
     own_results: usize,
     /// Whether the last item declares tools.
     declares: bool,
+    /// The last item, if it is a search for tools that toolwire ran.
+    search: Option<Call>,
     /// The ids of calls of built-in tools, by every id with which an output may refer to them. `None` if the
     /// items are not a complete history.
     built_in_calls: Option<HashMap<String, String>>,
@@ -120,7 +122,7 @@ pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
 impl<'a, 't> History<'a, 't> {
     fn new(toolbox: &'t Toolbox) -> Self {
         let built_in_calls = Some(HashMap::new());
-        Self { toolbox, runs: Vec::new(), own_results: 0, declares: false, built_in_calls }
+        Self { toolbox, runs: Vec::new(), own_results: 0, declares: false, search: None, built_in_calls }
     }
 
     /// Adds an item, which is read field by field, so that an error can name the invalid field.
@@ -132,6 +134,18 @@ impl<'a, 't> History<'a, 't> {
             None => return Err(missing(fields.at("type"), "the type of an item")),
         };
         if let Some((call, output)) = own::call(&kind, item) {
+            self.own_call(call, output);
+            return Ok(());
+        }
+        if let Some(call) = own::search(&kind, item) {
+            self.search = Some(call);
+            return Ok(());
+        }
+        if let Some(call) = self.search.take()
+            && let Some(output) =
+                own::found(&kind, item, &call, |namespace, name| self.toolbox.flattened(namespace, name))
+        {
+            self.declares = true;
             self.own_call(call, output);
             return Ok(());
         }

@@ -23,7 +23,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     Dialect,
     conversation::{
-        COMPACTION_TRIGGER, Compaction, CompactionForm, Conversation, Part, Rest, Role, Sampling, Turn,
+        COMPACTION_TRIGGER, Compaction, CompactionForm, Conversation, Deferral, Part, Rest, Role, Sampling,
+        Turn,
     },
     failure::{Failure, Kind},
     fields::{self, Fields, Path, missing, wrong_type, wrong_value},
@@ -72,6 +73,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         built_in: toolbox.built_in,
         server_tools: toolbox.server,
         server_choice: toolbox.server_choice,
+        deferral: Deferral { deferred: toolbox.deferred, ..Deferral::default() },
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,

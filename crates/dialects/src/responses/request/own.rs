@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    conversation::{Call, CallOutput, own_id},
+    conversation::{Call, CallOutput, loaded_line, own_id},
     responses::is_own_item,
     wire::json::Json,
 };
@@ -46,6 +46,39 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     };
     let output = CallOutput { id: id.clone(), name: String::new(), content, is_error };
     Some((Call::new(id, name, arguments), output))
+}
+
+/// The call of a search for tools that toolwire ran, if `item` is one. Its result is the next item.
+pub(super) fn search(kind: &str, item: Json<'_>) -> Option<Call> {
+    let id = item.get("id").and_then(|id| id.as_str()).filter(|id| is_own_item(id))?;
+    let arguments = item.get("arguments").map(|arguments| arguments.to_value()).unwrap_or_default();
+    let arguments = if arguments.is_object() { arguments.to_string() } else { "{}".to_owned() };
+    (kind == "tool_search_call").then(|| Call::new(own_id("call", &id), "tool_search", arguments))
+}
+
+/// The result of `call`, a search, if `item` is one. `named` returns the name of a tool by those of its namespace and
+/// its own.
+pub(super) fn found(
+    kind: &str,
+    item: Json<'_>,
+    call: &Call,
+    named: impl Fn(&str, &str) -> String,
+) -> Option<CallOutput> {
+    item.get("id").and_then(|id| id.as_str()).filter(|id| is_own_item(id) && kind == "tool_search_output")?;
+    let text = |value: Json<'_>| Some(value.get("name")?.as_str()?.into_owned());
+    let mut lines = Vec::new();
+    for tool in item.get("tools").into_iter().flat_map(|tools| tools.elements()) {
+        let name = text(tool).unwrap_or_default();
+        match tool.get("tools") {
+            Some(inner) => {
+                let inner = inner.elements().filter_map(text);
+                lines.extend(inner.map(|inner| loaded_line(&named(&name, &inner))));
+            }
+            None => lines.push(loaded_line(&name)),
+        }
+    }
+    let content = if lines.is_empty() { "No tool fits.".to_owned() } else { lines.join("\n") };
+    Some(CallOutput { id: call.id.clone(), name: String::new(), content, is_error: false })
 }
 
 fn error(error: &Value) -> Option<String> {

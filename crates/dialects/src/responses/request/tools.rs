@@ -6,12 +6,14 @@ use serde_json::Value;
 
 use super::DIALECT;
 use crate::{
+    Dialect, SearchTool,
     conversation::{BuiltIn, Namespaced, Received, ServerTool, Tool, ToolChoice},
     custom_tools::input_schema,
     digest::Digest,
     failure::Failure,
     fields::{Fields, Path, check_name, check_names_differ, missing, wrong_type, wrong_value},
     responses::built_in::BuiltInTool,
+    tool_searches::{DEFER_LOADING, deferred},
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -29,6 +31,8 @@ pub(super) struct Toolbox {
     pub(super) built_in: Vec<BuiltIn>,
     /// The tools that are not client tools.
     pub(super) server: Vec<ServerTool>,
+    /// The names of the tools that a search among them finds.
+    pub(super) deferred: Vec<String>,
     /// The server tools in the tool choice, as the client wrote them.
     pub(super) server_choice: Vec<Value>,
     pub(super) choice: ToolChoice,
@@ -60,8 +64,16 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     }
     // Namespaces and built-in tools come last, so that they do not take the names of other tools.
     let mut taken: HashSet<_> = toolbox.tools.iter().map(|tool| tool.name.clone()).collect();
+    let searches = |tool: &ServerTool| SearchTool::of_kind(Dialect::Responses, &tool.kind).is_some();
+    let is_searched = toolbox.server.iter().any(searches);
+    if is_searched {
+        toolbox.deferred = deferred(&toolbox.tools);
+    }
     for (place, namespace) in namespaces {
         toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;
+        if is_searched {
+            toolbox.defer_members(namespace);
+        }
     }
     for (place, kind, tool, declaration) in built_in {
         let path = request.at("tools");
@@ -166,6 +178,18 @@ impl Toolbox {
             self.tools.push(Tool { name, description, declared: None, ..tool });
         }
         Ok(())
+    }
+
+    /// Notes which tools of a namespace are deferred.
+    fn defer_members(&mut self, declaration: Json<'_>) {
+        let text = |value: Json<'_>| Some(value.get("name")?.as_str()?.into_owned());
+        let namespace = text(declaration).unwrap_or_default();
+        for tool in declaration.get("tools").into_iter().flat_map(|tools| tools.elements()) {
+            if tool.get(DEFER_LOADING).is_some_and(|flag| flag.as_bool() == Some(true)) {
+                let name = text(tool).map(|name| self.flattened(&namespace, &name));
+                self.deferred.extend(name);
+            }
+        }
     }
 
     /// Adds a tool that the API defines, as a function.

@@ -12,6 +12,7 @@ use super::{
     item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
     response::{Head, Status, code},
     rope::Rope,
+    tool_search,
 };
 use crate::{
     Answering, Dialect,
@@ -213,7 +214,17 @@ impl Assembly {
         }
     }
 
-    fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {
+    /// What the ids of items have in common.
+    pub(super) fn suffix(&self) -> &str {
+        self.head.suffix()
+    }
+
+    /// Adds `bytes` to the size of the collected contents.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.kept += bytes;
+    }
+
+    pub(super) fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {
         let done = match self.open.take() {
             Some(Open::Message(message)) => message.end(is_whole, events),
             Some(Open::Reasoning(reasoning)) => reasoning.end(None, events),
@@ -426,6 +437,9 @@ impl Assembly {
 
     /// Adds a call that is not one of the response's own calls, or the result of such a call.
     fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
+        if tool_search::is_search(call) {
+            return self.tool_search(call, events);
+        }
         let key = Key::Id(call.id.to_string(), call.name.to_string());
         let kind = Kind::of(&call.name, call.runner);
         let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
