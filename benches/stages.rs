@@ -10,17 +10,21 @@ use answers::{READ, Upstream};
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use toolwire::{
+    conversation::Tool,
     detect::Detector,
     dialect::{Answering, Stamp, chat},
     event::{Event, Finish, Sink},
     format::KnownFormats,
-    tools::DeclaredTools,
-    wire::sse::{Frame, Frames},
+    tools::{DeclaredTools, ToolIndex},
+    wire::{
+        json::Json,
+        sse::{Frame, Frames},
+    },
 };
 
 const TOKENS: usize = 2_000;
 
-criterion_group!(benches, framing, readers, detection, calls, writing);
+criterion_group!(benches, framing, readers, detection, calls, writing, tool_search);
 criterion_main!(benches);
 
 /// Consumes events, looking at each of them.
@@ -170,5 +174,43 @@ fn writing(criterion: &mut Criterion) {
             });
         });
     }
+    group.finish();
+}
+
+/// As many tools as BFCL has, with as many words: their hash, by which their index is found, the ranking for a question,
+/// and the index, which is built once for a conversation.
+fn tool_search(criterion: &mut Criterion) {
+    const TOOLS: usize = 1_437;
+    let word = |number: usize| -> String {
+        let digits = (number % 1_999).to_string();
+        digits.bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>() + "o"
+    };
+    let text = |seed: usize, words: usize| -> String {
+        (0..words).map(|at| word(seed * 31 + at * at) + " ").collect()
+    };
+    let tool = |number: usize| {
+        let property = |at: usize| {
+            let about = text(number * 7 + at, 10);
+            format!(r#""{}":{{"type":"string","description":"{about}"}}"#, word(number + at * 13))
+        };
+        let properties: Vec<_> = (0..4).map(property).collect();
+        let schema = format!(r#"{{"type":"object","properties":{{{}}}}}"#, properties.join(","));
+        Tool {
+            description: text(number, 14),
+            parameters: Json::parse(&schema).ok().map(Into::into),
+            ..Tool::named(format!("{}.{}_{number}", word(number), word(number * 3)))
+        }
+    };
+    let tools: Vec<_> = (0..TOOLS).map(tool).collect();
+    let (index, hasher) = (ToolIndex::new(&tools), foldhash::quality::RandomState::default());
+    let question = text(77, 25);
+    let mut group = criterion.benchmark_group("tool search, 1,437 tools");
+    group.bench_function("hash", |bencher| {
+        bencher.iter(|| ToolIndex::hash_of(black_box(&tools), &hasher));
+    });
+    group.bench_function("ranking", |bencher| {
+        bencher.iter(|| index.best(black_box(&question), 32, |_| true));
+    });
+    group.bench_function("index", |bencher| bencher.iter(|| ToolIndex::new(black_box(&tools))));
     group.finish();
 }

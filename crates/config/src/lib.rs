@@ -64,7 +64,7 @@ pub use keys::Row;
 pub use keys::{Keys, TableError, read_table, table_of};
 pub use made_key::MadeKey;
 pub use made_key::is_mistyped;
-pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
+pub use model::{Model, SystemPosition, ToolSearch, ToolStyle, WILDCARD};
 pub use model::{settings_for, start_of};
 pub use origins::Origins;
 pub use overlay::{Overlay, Refused};

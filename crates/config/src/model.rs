@@ -2,10 +2,12 @@
 
 mod checks;
 mod facts;
+mod tool_search;
 
 use std::{borrow::Cow, fmt, fs, sync::Arc};
 
 use self::checks::check;
+pub use self::tool_search::ToolSearch;
 use super::{
     Upstream,
     alternatives::{self, Alternatives},
@@ -50,6 +52,7 @@ pub struct Model {
     pub execution: bool,
     /// The model that describes images for this one. `None` if the model receives the images itself.
     pub vision: Option<String>,
+    pub tool_search: ToolSearch,
     /// Other models that may answer in place of this one.
     pub alternatives: Option<Arc<Alternatives>>,
     /// What the configuration says about the members of requests.
@@ -247,6 +250,7 @@ pub(super) struct Draft {
     starts_in_reasoning: Option<bool>,
     execution: bool,
     vision: Option<String>,
+    tool_search: ToolSearch,
     alternatives: Alternatives,
     members: MemberSettings,
     settings: Rules,
@@ -265,6 +269,7 @@ impl Default for Draft {
             starts_in_reasoning: None,
             execution: true,
             vision: None,
+            tool_search: ToolSearch::default(),
             alternatives: Alternatives::default(),
             members: MemberSettings::default(),
             settings: Rules::default(),
@@ -351,6 +356,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Field::Word(&mut draft.system_position),
     );
     draft.settings.showing.settings(keys);
+    tool_search::key(keys, &mut draft.tool_search);
     draft.members.settings(keys);
     keys.key(
         Key::new("execution", "whether the model gets the [hosted tools](tools.md)"),
@@ -422,6 +428,7 @@ impl Draft {
             starts_in_reasoning: self.starts_in_reasoning,
             execution: self.execution,
             vision: self.vision,
+            tool_search: self.tool_search,
             alternatives: Some(self.alternatives).filter(|others| !others.is_empty()).map(Arc::new),
             members: self.members,
             facts,
@@ -449,6 +456,7 @@ impl Model {
             starts_in_reasoning: self.starts_in_reasoning,
             execution: self.execution,
             vision: self.vision.clone(),
+            tool_search: self.tool_search,
             alternatives: self.alternatives.as_deref().cloned().unwrap_or_default(),
             members: self.members.clone(),
             settings: self.settings.clone(),

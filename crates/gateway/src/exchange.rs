@@ -19,6 +19,7 @@ use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop, FirstRequest},
+    tool_search,
     turn_states::{Keeper, OwnStates, TurnStates},
     upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
@@ -160,7 +161,12 @@ pub(super) fn prepare(
         .filter(|_| !is_summary)
         .map_or((None, None), |execution| host(execution, model, &mut conversation, caller, id));
     let hosted = hosted.map(Arc::new);
-    conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
+    let may_search = command.is_none() && !is_summary && conversation.choices.unwrap_or(1) <= 1;
+    let searching = may_search.then(|| tool_search::offer(model, dialect, &mut conversation)).flatten();
+    conversation.settle_own_calls(|name| {
+        let search = searching.as_ref().and_then(|searching| searching.offered_name(name));
+        search.or_else(|| hosted.as_ref()?.offered_name(name))
+    });
     let is_settled = settle_choice(model, &mut conversation)?;
     let known = capabilities.about(model, &conversation, owner);
     answering.left_out = left_out_tools(model, &conversation);
@@ -174,9 +180,10 @@ pub(super) fn prepare(
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let conversation = Arc::new(conversation);
-    let whole = body.filter(|_| hosted.is_none() && !is_settled && !is_summary);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let may_go_on = may_follow_up || lacks_forced_call || constrained.is_some() || hosted.is_some();
+    let runs_calls = hosted.is_some() || searching.is_some();
+    let whole = body.filter(|_| !runs_calls && !is_settled && !is_summary);
+    let may_go_on = may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls;
     let hops = (may_go_on || may_join || !dispensable.is_empty()).then(|| {
         Box::new(AskAgain::new(FirstRequest {
             config: Arc::clone(config),
@@ -184,6 +191,7 @@ pub(super) fn prepare(
             dialect,
             asked: asked(whole, states.as_ref(), &conversation),
             hosted: hosted.clone(),
+            searching: searching.map(Arc::new),
             now,
             subject: Subject::new(model, &conversation.model, owner),
             requires_call: conversation.tool_choice.requires_call(),

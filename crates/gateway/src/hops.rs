@@ -7,18 +7,19 @@
 //! The future may take as long as it needs. Meanwhile, the client receives keep-alives, `total_timeout` applies, and
 //! the slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
 
+mod searches;
 mod shown;
+mod turns;
 
 use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::StatusCode;
-use serde_json::{Map, Value};
 
 use toolwire_config::Config;
 use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
+    conversation::{Call, CallOutput, Conversation, Part, Turn},
     dialect::{ClientDialect, ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
     event::{Event, Media, Warning},
     failure::Failure,
@@ -26,9 +27,14 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-use self::shown::{announced, lined, outcome};
+use self::{
+    searches::Searches,
+    shown::{announced, lined, outcome},
+    turns::{after_calls, make_objects, results},
+};
 use super::{
     exchange::{self, Encoded},
+    tool_search::{Found, Searching},
     turn_states::OwnStates,
     upstream_capabilities::{Kind, Subject, UpstreamCapabilities, of_tools},
 };
@@ -50,9 +56,8 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called when the response is complete but contains hosted calls that are to run for the client's next request.
     fn deferred(&mut self, _turn: DeferredTurn) {}
 
-    /// Called when a decision has returned [`Continuation::Ran`], with the results of the hosted tools and the images
-    /// for the client.
-    fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Continuation {
+    /// Called when a decision has returned [`Continuation::Ran`].
+    fn ran(&mut self, _results: Results) -> Continuation {
         Continuation::End(None)
     }
 
@@ -90,11 +95,20 @@ pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Fail
 pub(super) enum Continuation {
     /// Sends another request to the upstream, which [`DecideHop::make`] builds.
     Ask(NextHop),
-    /// Hosted tools have run. Their results, and the images for the client, are passed to [`DecideHop::ran`], which
-    /// decides how to continue.
-    Ran(Vec<Ran>, Vec<Media<'static>>),
+    /// Hosted tools have run. [`DecideHop::ran`] gets their results, and decides how to continue.
+    Ran(Results),
     /// Ends the response with the output so far, and with a warning that gives the reason.
     End(Option<Warning<'static>>),
+}
+
+/// What the hosted calls of a hop have returned.
+#[derive(Debug)]
+pub(super) struct Results {
+    pub(super) ran: Vec<Ran>,
+    /// The images for the client.
+    pub(super) images: Vec<Media<'static>>,
+    /// What searches for tools have found.
+    pub(super) found: Vec<Found>,
 }
 
 #[derive(Debug)]
@@ -139,6 +153,8 @@ pub(super) struct FirstRequest {
     pub(super) asked: Asked,
     /// The hosted tools, if the model has any.
     pub(super) hosted: Option<Arc<HostedTurn>>,
+    /// The searches for tools, if the model is not shown all of them.
+    pub(super) searching: Option<Arc<Searching>>,
     /// The time of the request, as Unix time in seconds.
     pub(super) now: u64,
     /// The model that is asked.
@@ -164,6 +180,9 @@ pub(super) struct AskAgain {
     hop: usize,
     /// The hop whose hosted calls are running.
     running: Option<FollowUp>,
+    searches: Option<Box<Searches>>,
+    /// Whether hosted tools have run.
+    has_run: bool,
     /// Parts of the response that the client does not see: the turns of hops that contain only hosted calls, and their
     /// results.
     unseen: Vec<Turn>,
@@ -215,9 +234,17 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 impl AskAgain {
     /// Creates the object that makes the decisions for the response to this request.
     pub(super) fn new(mut first: FirstRequest) -> Self {
+        let searches = match (first.searching.take(), &first.asked) {
+            (Some(searching), Asked::Conversation(conversation)) => {
+                Some(Box::new(Searches::new(searching, Arc::clone(conversation))))
+            }
+            _ => None,
+        };
         Self {
             hop: 1,
             running: None,
+            searches,
+            has_run: false,
             unseen: Vec::new(),
             room: MAX_IMAGES,
             turns: Vec::new(),
@@ -242,7 +269,10 @@ impl AskAgain {
     /// Only errors that the first request could have caused.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let mut conversation = self.conversation()?;
-        if let Some(hosted) = self.first.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
+        if let Some(searches) = &self.searches {
+            searches.apply(&mut conversation);
+        }
+        if let Some(hosted) = self.first.hosted.as_ref().filter(|_| self.has_run) {
             after_calls(&mut conversation, hosted);
             self.had_hosted = hosted.exhausted_limit().is_none();
         }
@@ -290,6 +320,39 @@ impl AskAgain {
         }
     }
 
+    /// The limit that forbids these calls, since it had been reached before the model made them. A limit that has been
+    /// reached in the meantime is reported to the model as a result, and the model gets another hop to answer without
+    /// tools.
+    fn reached_limit(&self, calls: &[Call]) -> Option<&'static str> {
+        let is_search =
+            |call: &Call| self.searches.as_ref().is_some_and(|searches| searches.is_search(&call.name));
+        if calls.iter().all(is_search) {
+            return self.searches.as_ref().filter(|searches| searches.are_exhausted()).map(|_| "tool_search");
+        }
+        let Some(hosted) = &self.first.hosted else { return Some("execution") };
+        hosted.exhausted_limit().filter(|_| !self.had_hosted)
+    }
+
+    /// Runs hosted calls. Returns their results and the images for the client.
+    fn run(
+        &self,
+        hosted: Arc<HostedTurn>,
+        calls: Vec<Call>,
+    ) -> impl Future<Output = (Vec<Ran>, Vec<Media<'static>>)> + Send + use<> {
+        let running = hosted.run_in(self.hop, calls);
+        let is_item =
+            hosted.visibility() == Visibility::Items && self.first.dialect.side().shows_generated_images();
+        let shows = is_item.then_some((hosted, self.room));
+        async {
+            let ran = running.await;
+            let images = match shows {
+                Some((hosted, room)) => hosted.images(&ran, room).await,
+                None => Vec::new(),
+            };
+            (ran, images)
+        }
+    }
+
     fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Continuation {
         self.turns.extend(turns.iter().cloned());
         self.hop += 1;
@@ -297,123 +360,67 @@ impl AskAgain {
     }
 }
 
-/// Adapts the request after hosted tools have run: the call that the client required has been made, and tools may be
-/// exhausted.
-fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
-    match &mut conversation.tool_choice {
-        choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
-        ToolChoice::Allowed { required, .. } => {
-            *required = false;
-            // The choice in its original form may require a call.
-            conversation.rest.remove("tool_choice");
-        }
-        // In its original form, a choice of a server tool requires a call to that tool.
-        ToolChoice::Auto if !conversation.server_choice.is_empty() => {
-            conversation.server_choice.clear();
-            conversation.rest.remove("tool_choice");
-        }
-        ToolChoice::Auto | ToolChoice::None => {}
-    }
-    if hosted.exhausted_limit().is_some() {
-        let names = std::mem::take(&mut conversation.hosted_tools);
-        conversation.tools.retain(|tool| !names.contains(&tool.name));
-    }
-    // Exhausted tools still count as hosted, so that a model that calls one anyway gets an explanation.
-    let exhausted = hosted.exhausted();
-    conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
-    let Conversation { tools, server_tools, server_choice, tool_choice, .. } = conversation;
-    if let ToolChoice::Allowed { names, .. } = tool_choice {
-        let is_left = |name: &str| {
-            tools.iter().any(|tool| tool.name == name) || server_tools.iter().any(|tool| tool.name == name)
-        };
-        names.retain(|name| is_left(name));
-        if names.is_empty() && server_choice.is_empty() {
-            *tool_choice = ToolChoice::None;
-        }
-    }
-}
-
-/// In the calls for which `is_meant` is true, replaces arguments that are not objects with objects, since some
-/// upstreams refuse other arguments. The results of such calls explain what was wrong.
-fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
-    for part in &mut turn.parts {
-        if let Part::Call(call) = part
-            && is_meant(call)
-            && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err()
-        {
-            "{}".clone_into(&mut call.arguments);
-        }
-    }
-}
-
-/// Returns the results of the calls in the last of `turns`, in order.
-fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
-    let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
-        Part::Call(call) => Some(call),
-        _ => None,
-    });
-    let result = |call: &Call| {
-        let own = ran.iter().find(|ran| ran.output.id == call.id).map(|ran| ran.output.clone());
-        own.unwrap_or_else(|| CallOutput {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            content: "This call was not executed. If it is still needed, call the tool again.".to_owned(),
-            is_error: true,
-        })
-    };
-    calls.map(|call| Turn::of(Role::Tool, vec![Part::Result(result(call))])).collect()
-}
-
 impl DecideHop for AskAgain {
     fn decide(&mut self, follow_up: FollowUp) -> Deciding {
-        if follow_up.reason != Reason::Hosted {
+        if !matches!(follow_up.reason, Reason::Hosted | Reason::ToolSearch) {
             return Box::pin(ready(Ok(self.ask(follow_up.turns, Vec::new()))));
         }
-        // A limit that has been reached in the meantime is reported to the model as a result, and the model gets
-        // another hop to answer without tools.
-        let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
-        let Some(hosted) = self.first.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
-            let limit = self.first.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");
+        let mut calls = follow_up.hosted.clone();
+        if let Some(limit) = self.reached_limit(&calls) {
             let message = format!(
                 "the model called tools of the server although `{limit}` was reached; those calls were not run"
             );
             let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Owned(message) };
             return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
-        };
-        let running = hosted.run_in(self.hop, follow_up.hosted.clone());
-        let is_item =
-            hosted.visibility() == Visibility::Items && self.first.dialect.side().shows_generated_images();
-        let shows = is_item.then(|| (Arc::clone(hosted), self.room));
+        }
+        let searching = self.searches.as_mut().and_then(|searches| searches.start(&mut calls));
+        let hosted = self.first.hosted.clone().filter(|_| !calls.is_empty());
+        let running = hosted.map(|hosted| self.run(hosted, calls));
         self.running = Some(follow_up);
         Box::pin(async {
-            let ran = running.await;
-            let images = match shows {
-                Some((hosted, room)) => hosted.images(&ran, room).await,
+            let found = match searching {
+                Some(searching) => searching.await?,
                 None => Vec::new(),
             };
-            Ok(Continuation::Ran(ran, images))
+            let (ran, images) = match running {
+                Some(running) => running.await,
+                None => Default::default(),
+            };
+            Ok(Continuation::Ran(Results { ran, images, found }))
         })
     }
 
-    fn ran(&mut self, ran: Vec<Ran>, images: Vec<Media<'static>>) -> Continuation {
+    fn ran(&mut self, Results { ran, images, found }: Results) -> Continuation {
         self.room = images.iter().fold(self.room, |room, image| room.saturating_sub(image.data.len()));
         let Some(FollowUp { mut turns, .. }) = self.running.take() else {
             return Continuation::End(None);
         };
+        self.has_run |= !ran.is_empty();
+        let outputs: Vec<&CallOutput> =
+            ran.iter().map(|ran| &ran.output).chain(found.iter().map(|found| &found.output)).collect();
         turns
             .iter_mut()
-            .for_each(|turn| make_objects(turn, |call| ran.iter().any(|ran| ran.output.id == call.id)));
-        let results = results(&turns, &ran);
+            .for_each(|turn| make_objects(turn, |call| outputs.iter().any(|output| output.id == call.id)));
+        let results = results(&turns, &outputs);
         turns.extend(results);
-        self.unseen.extend(turns.iter().cloned());
+        let searches = self.searches.as_deref_mut();
+        // The client sends back what it has seen.
+        if !ran.is_empty() || !searches.as_ref().is_some_and(|searches| searches.are_seen()) {
+            self.unseen.extend(turns.iter().cloned());
+        }
         self.conversed = self.turns.len() + turns.len();
-        let shown = self.visibility().map_or_else(Vec::new, |visibility| outcome(&ran, images, visibility));
+        let mut shown = searches.map_or_else(Vec::new, |searches| searches.ended(self.first.dialect, &found));
+        if let Some(visibility) = self.visibility() {
+            shown.extend(outcome(&ran, images, visibility));
+        }
         self.ask(turns, shown)
     }
 
     fn announced(&self) -> Vec<Event<'static>> {
         let Some(hosted) = &self.first.hosted else { return Vec::new() };
-        let running = self.running.iter().flat_map(|running| &running.hosted);
+        let is_search =
+            |call: &&Call| self.searches.as_ref().is_some_and(|searches| searches.is_search(&call.name));
+        let running = self.running.iter().flat_map(|running| &running.hosted).filter(|call| !is_search(call));
         match hosted.visibility() {
             Visibility::Off => Vec::new(),
             Visibility::Reasoning => {

@@ -65,6 +65,7 @@ pub mod service;
 pub mod stamp;
 mod stored_responses;
 pub mod tap;
+mod tool_search;
 mod turn_states;
 mod upstream;
 mod upstream_capabilities;

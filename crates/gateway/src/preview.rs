@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::exchange::{self, Encoded};
 use super::servers::Servers;
+use super::tool_search;
 use super::upstream_capabilities::Known;
 use toolwire_config::Config;
 use toolwire_config::Upstream;
@@ -34,6 +35,7 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;
     let model = exchange::model(config, dialect, &conversation)?;
+    tool_search::offer(model, dialect, &mut conversation);
     exchange::settle_choice(model, &mut conversation)?;
     let known = Known::configured(model, &conversation.model);
     let mut sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, NOW)?;

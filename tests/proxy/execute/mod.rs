@@ -20,6 +20,7 @@ mod results;
 mod script;
 mod search;
 mod serper;
+mod tool_search;
 mod traced;
 mod vision;
 mod watched;

@@ -15,7 +15,7 @@ use toolwire::{
     admin,
     config::{
         Config, Failover, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits, StoreKind,
-        SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
+        SystemPosition, Timeouts, ToolSearch, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{MemberSettings, UpstreamDialect, chat},
     proxy::{Reloads, tap::Tap},
@@ -50,6 +50,7 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
+    pub(crate) tool_search: ToolSearch,
     /// Tables in configuration file syntax: `[execution]` and its tables, `[[keys]]`, `[admin]`, `[tls]` and
     /// `[telemetry]`. A missing table disables its feature.
     pub(crate) execution: String,
@@ -96,6 +97,7 @@ impl Setup {
             state_dir: None,
             store: StoreKind::Embedded,
             vision: None,
+            tool_search: ToolSearch::Auto,
             execution: String::new(),
         }
     }
@@ -118,6 +120,7 @@ impl Setup {
                 .then_some(self.settings.starts_in_reasoning),
             execution: true,
             vision: self.vision.filter(|_| name == "m").map(str::to_owned),
+            tool_search: self.tool_search,
             alternatives: None,
             members: MemberSettings::default(),
             facts: None,

@@ -20,10 +20,10 @@ impl ExchangeState {
     pub(super) fn decided(&mut self, decided: Result<Continuation, Failure>) {
         match decided {
             Ok(Continuation::Ask(next)) => self.make(Cause::Hop(next)),
-            Ok(Continuation::Ran(ran, images)) => {
-                self.has_run_tools = true;
+            Ok(Continuation::Ran(results)) => {
+                self.has_run_tools |= !results.ran.is_empty();
                 let hops = self.asked.hops.as_mut();
-                let next = hops.map_or(Continuation::End(None), |hops| hops.ran(ran, images));
+                let next = hops.map_or(Continuation::End(None), |hops| hops.ran(results));
                 self.decided(Ok(next));
             }
             Ok(Continuation::End(warning)) => {

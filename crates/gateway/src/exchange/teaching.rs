@@ -70,10 +70,12 @@ fn taught_in_prompt<'a>(
     let side = model.upstream.options.side();
     let ToolStyle::Format(taught) = model.tools else {
         let sent = conversation.in_forms(side.name_form(), side.id_form());
+        let sent = conversation.with_shown_tools(sent);
         return Ok((rendered(model, sent, means), Vec::new()));
     };
     // Text formats have their own delimiters, which the names of tools must not contain.
-    let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
+    let all = conversation;
+    let named = all.with_shown_tools(all.in_forms(NameForm::Word, side.id_form()));
     let conversation = &*named;
     let (format, constraint) = match model.enforced(conversation, taught, means) {
         Some(Enforced { format, constraint }) => (format, Some(constraint)),
@@ -99,9 +101,11 @@ fn taught_in_prompt<'a>(
         format::instruct_within(conversation.clone(), format, &teaching);
     let left_out = match &named {
         Cow::Borrowed(_) => left_out,
+        Cow::Owned(_) if left_out.is_empty() => left_out,
         Cow::Owned(named) => {
+            let declared = all.with_shown_tools(Cow::Borrowed(all));
             let names = named.tools.iter().map(|tool| tool.name.as_str());
-            let declared: HashMap<_, _> = names.zip(declared).collect();
+            let declared: HashMap<_, _> = names.zip(&declared.tools).collect();
             let own = |name: String| declared.get(name.as_str()).map_or(name, |tool| tool.name.clone());
             left_out.into_iter().map(own).collect()
         }

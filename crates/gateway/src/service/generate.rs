@@ -28,6 +28,7 @@ use super::{
         request as checks,
         stamp::{seed, unix_time},
         stored_responses::{self, RecordInput},
+        tool_search,
     },
     Refused, Service, admit,
     below_responses::INPUT_TOKENS,
@@ -458,6 +459,7 @@ impl Service {
         if let Some(execution) = self.shared.hosting.execution.as_deref() {
             exchange::host(execution, model, &mut conversation, caller, id);
         }
+        tool_search::offer(model, dialect, &mut conversation);
         exchange::settle_choice(model, &mut conversation)?;
         let known = self.shared.capabilities.about(model, &conversation, caller.owner);
         let sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, unix_time())?;

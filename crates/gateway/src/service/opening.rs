@@ -26,7 +26,12 @@ use crate::observe::Attempt;
 use toolwire_config::{Capture, Model};
 use toolwire_execution::ExchangeId;
 use toolwire_net::telemetry::Parent;
-use toolwire_pipeline::{dialect::Stamp, failure::Failure, pipeline::Pipeline};
+use toolwire_pipeline::{
+    dialect::Stamp,
+    failure::Failure,
+    pipeline::Pipeline,
+    rules::{HostedRules, MixedTurns},
+};
 
 pub(super) struct ReadyExchange<'r> {
     pub(super) model: &'r Model,
@@ -69,6 +74,7 @@ impl Service {
         let begun = Instant::now();
         let Exchange { dialect, conversation, mut request, answering, hosted, keeper, .. } = exchange;
         let left_out = std::mem::take(&mut request.dropped);
+        let searches = !conversation.deferral.searches.is_empty();
         let size = request.body.len().max(body.len());
         let prefill = request.prefill.clone();
         let key = request.key.clone().filter(|_| exchange.command.is_none());
@@ -100,8 +106,8 @@ impl Service {
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key);
         pipeline.leaves_out(&exchange.left_out);
-        if let Some(hosted) = &hosted {
-            pipeline.host(hosted.rules());
+        if hosted.is_some() || searches {
+            pipeline.host(hosted.as_ref().map_or_else(search_rules, |hosted| hosted.rules()));
             model.kept_state().into_iter().for_each(|kept| pipeline.keep_state(kept));
         } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.kept());
@@ -169,6 +175,11 @@ impl Service {
         let capture = captures.and_then(|observer| observer.watch(&opening, &self.shared.monitors.redactor));
         tap.and_then(|tap| tap.begin(&opening)).into_iter().chain(capture).collect()
     }
+}
+
+/// The rules for a response in which only searches for tools are run. Nothing is kept for the client's next request.
+fn search_rules() -> HostedRules {
+    HostedRules { mixed_turns: MixedTurns::ClientOnly, ..HostedRules::default() }
 }
 
 /// Returns a seed that cannot be predicted from earlier seeds.
