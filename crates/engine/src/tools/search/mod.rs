@@ -237,7 +237,7 @@ mod tests {
         let index = ToolIndex::new(&catalogue());
         for (text, place) in [
             ("What is the weather like?", 1),
-            ("e-mails", 0),
+            ("emails", 0),
             ("messages", 0),
             ("cities", 1),
             ("a town", 1),

@@ -98,7 +98,10 @@ fn basic(word: &mut String) -> &str {
     const ENDINGS: [(&str, &str); 7] =
         [("ies", "y"), ("sses", "ss"), ("ing", ""), ("ied", "y"), ("ed", ""), ("es", "e"), ("s", "")];
     const SHORTEST: usize = 3;
-    if word.len() > SHORTEST && word.is_ascii() && !word.ends_with("ss") && !word.ends_with("us") {
+    if !word.is_ascii() {
+        return word;
+    }
+    if word.len() > SHORTEST && !word.ends_with("ss") && !word.ends_with("us") {
         let ending = ENDINGS.iter().find(|(ending, new)| {
             word.len() + new.len() >= ending.len() + SHORTEST && word.ends_with(ending)
         });
