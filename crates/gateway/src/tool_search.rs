@@ -19,7 +19,7 @@ mod call;
 mod index_cache;
 mod selection;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::json;
 
@@ -162,10 +162,11 @@ fn choose(conversation: &mut Conversation, name: &str, function: &str) {
 
 /// A name that no tool of the client has.
 fn free_name(conversation: &Conversation, wanted: &str) -> String {
-    let is_free = |name: &String| !conversation.tools.iter().any(|tool| tool.name == *name);
+    let names = conversation.tools.iter().map(|tool| tool.name.as_str());
+    let taken: HashSet<&str> = names.filter(|name| name.starts_with(wanted)).collect();
     let numbered = (2..).map(|number| format!("{wanted}_{number}"));
     let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
-    names.find(is_free).unwrap_or_default()
+    names.find(|name| !taken.contains(name.as_str())).unwrap_or_default()
 }
 
 /// Declares `searches` as hosted tools, which come before the tools that are shown.

@@ -13,11 +13,12 @@ use toolwire_pipeline::{
     wire::text::{boundary_upto, head, tail},
 };
 
-/// The most tools that each later message of the user adds. The model can search for more.
+/// The most tools that each later message of the user adds.
 const LIKELY_LATER: usize = 4;
 
-/// The most tools that are shown because they fit the user's words.
-const MAX_LIKELY: usize = 96;
+/// The most later messages of the user that are compared with the tools, so that the work does not grow with the product of
+/// messages and tools. The model can search for more.
+const MAX_LATER: usize = 16;
 
 /// The most bytes at each end of a text that are compared with the tools.
 const MAX_TEXT: usize = 4 << 10;
@@ -48,13 +49,15 @@ impl Selection {
         let mut first = index.best(&users.next().unwrap_or_default(), LIKELY, |_| true);
         first.sort_unstable();
         let mut selection = Self::new(first);
-        let mut is_first = true;
+        let mut messages = 0;
         for turn in &conversation.turns {
             match turn.role {
-                Role::User if std::mem::take(&mut is_first) => {}
-                Role::User if selection.places.len() < MAX_LIKELY => {
-                    let best = index.best(&words(turn), LIKELY_LATER, |_| true);
-                    best.into_iter().for_each(|place| selection.add(place));
+                Role::User => {
+                    if (1..=MAX_LATER).contains(&messages) {
+                        let best = index.best(&words(turn), LIKELY_LATER, |_| true);
+                        best.into_iter().for_each(|place| selection.add(place));
+                    }
+                    messages += 1;
                 }
                 Role::Assistant => selection.add_called(turn, &places),
                 _ => {}
@@ -134,4 +137,19 @@ fn words(turn: &Turn) -> String {
     }
     let end = tail(&text, boundary_upto(&text, text.len() - MAX_TEXT));
     format!("{}\n{end}", head(&text, boundary_upto(&text, MAX_TEXT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_messages_are_not_compared_with_the_tools() {
+        let tools: Vec<_> = (0..100).map(|number| Tool::named(format!("tool_{number}"))).collect();
+        let index = ToolIndex::new(&tools);
+        let turns = (0..40).map(|number| Turn::text(Role::User, number.to_string())).collect();
+        let conversation = Conversation { tools, turns, ..Conversation::default() };
+        let expected: Vec<_> = (0..=MAX_LATER).map(|number| format!("tool_{number}")).collect();
+        assert_eq!(Selection::of_words(&conversation, &index).names(&conversation), expected);
+    }
 }
