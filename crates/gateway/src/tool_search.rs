@@ -133,7 +133,8 @@ fn offer_declared(
     conversation.rest.retain_tools(|kind| !is_search(kind));
     let mut searches: Vec<OwnSearch> = Vec::new();
     for (name, kind) in declared {
-        if searches.iter().any(|known| known.name == name) {
+        // A second search of the same kind would find the same.
+        if searches.iter().any(|known| known.kind == kind) {
             continue;
         }
         let function = free_name(conversation, &name);

@@ -298,10 +298,12 @@ async fn required_and_named_tools_are_shown() {
 async fn odd_declarations_are_served() {
     let tool = |name: &str| json!({"name": name, "defer_loading": true, "input_schema": {"type": "object"}});
     let search = json!({"type": "tool_search_tool_bm25", "name": "tool_search_tool_bm25"});
-    // All tools are deferred; no tool is; a reference to a tool that does not exist; the search twice.
+    // All tools are deferred; no tool is; a reference to a tool that does not exist; the search twice,
+    // and once by another name.
     let all = json!([search, tool("a"), tool("b")]);
     let none = json!([search, {"name": "a", "input_schema": {"type": "object"}}]);
-    let twice = json!([search, search, tool("a")]);
+    let other = json!({"type": "tool_search_tool_bm25_20251119", "name": "other"});
+    let twice = json!([search, search, other, tool("a")]);
     let long = json!([search, tool(&"n".repeat(256)), tool("größe ändern")]);
     let reference = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": [
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "tool_search_tool_bm25", "input": {"query": "x"}},
