@@ -2,6 +2,8 @@
 //! `tool_search` in Responses. The forms are in docs/protocols/messages.md#tool-search and
 //! docs/protocols/responses.md#tool-search.
 
+use std::{cell::LazyCell, collections::HashMap, ops::Deref};
+
 use serde_json::{Value, json};
 
 use super::{ClientDialect, Dialect};
@@ -50,20 +52,27 @@ pub(crate) fn deferred(tools: &[Tool]) -> Vec<String> {
 /// declared says nothing.
 pub fn loaded_tools(conversation: &Conversation) -> Vec<String> {
     let mut names = Vec::new();
+    let members = LazyCell::new(|| {
+        let members = conversation.namespaced.iter();
+        members.map(|member| ((&*member.namespace, &*member.inner), &*member.name)).collect()
+    });
     for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
         match part {
             Part::Result(output) if is_own_id(&output.id) => {
                 names.extend(loaded_in(&output.content).map(str::to_owned));
             }
-            Part::Other(other) => loaded_by(other.parts().1, conversation, &mut names),
+            Part::Other(other) => loaded_by(other.parts().1, &members, &mut names),
             _ => {}
         }
     }
     names
 }
 
+/// The declared names of tools in namespaces, by their namespaces and their names in these.
+type Members<'c> = HashMap<(&'c str, &'c str), &'c str>;
+
 /// Adds the names of the tools that a part in a form of its API has loaded.
-fn loaded_by(value: &Value, conversation: &Conversation, names: &mut Vec<String>) {
+fn loaded_by<'c>(value: &Value, members: &impl Deref<Target = Members<'c>>, names: &mut Vec<String>) {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let list =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -82,9 +91,8 @@ fn loaded_by(value: &Value, conversation: &Conversation, names: &mut Vec<String>
                     names.push(name);
                     continue;
                 }
-                let members = conversation.namespaced.iter().filter(|member| member.namespace == name);
-                let loaded = members.filter(|member| inner.contains(&member.inner));
-                names.extend(loaded.map(|member| member.name.clone()));
+                let loaded = inner.iter().filter_map(|inner| members.get(&(name.as_str(), inner.as_str())));
+                names.extend(loaded.map(|name| (*name).to_owned()));
             }
         }
         _ => {}
