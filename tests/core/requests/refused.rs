@@ -106,6 +106,8 @@ proptest! {
             for (key, value) in &before {
                 let member = match key.as_str() {
                     "tools" | "tool_choice" | "toolConfig" => "tool_choice",
+                    // Without an effort, these say what `thinking` does.
+                    "output_config" | "reasoning" | "think" if is_changed("thinking") => "thinking",
                     "output_config" | "reasoning" | "think" => "reasoning_effort",
                     "generationConfig" | "options" => continue,
                     "stop_sequences" => "stop",
