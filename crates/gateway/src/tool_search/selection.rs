@@ -44,9 +44,9 @@ impl Selection {
     /// history has called come in between, where it called them.
     pub(super) fn of_words(conversation: &Conversation, index: &ToolIndex) -> Self {
         let places = Places::new(conversation);
-        let mut users = conversation.turns.iter().filter(|turn| turn.role == Role::User).map(words);
+        let asked = conversation.turns.iter().find(|turn| turn.role == Role::User);
         // The first message alone determines the beginning of the list, which therefore never changes.
-        let mut first = index.best(&users.next().unwrap_or_default(), LIKELY, |_| true);
+        let mut first = index.best(&asked.map(words).unwrap_or_default(), LIKELY, |_| true);
         first.sort_unstable();
         let mut selection = Self::new(first);
         let mut messages = 0;
