@@ -65,10 +65,9 @@ pub struct DeferredTurn {
 impl HostedCalls {
     pub(super) fn new(conversation: &Conversation) -> Option<Self> {
         let (names, lacks_ids) = (&conversation.hosted_tools, conversation.legacy_functions);
-        let searches = || conversation.deferral.searches.clone();
         let hosted = (!names.is_empty()).then(|| Self {
             names: names.clone(),
-            searches: searches(),
+            searches: conversation.deferral.searches.clone(),
             lacks_ids,
             ..Self::default()
         });
