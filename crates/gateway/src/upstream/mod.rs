@@ -17,8 +17,10 @@ mod http2;
 mod listing;
 mod no_response;
 mod pool;
+mod refusal;
 mod small;
 mod stream;
+mod target;
 mod trust;
 
 #[cfg(test)]
@@ -32,14 +34,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, response::Parts,
-    uri::Scheme,
-};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, response::Parts};
 use http_body_util::Full;
 use prometheus_client::metrics::counter::Counter;
-use secrecy::ExposeSecret;
 use tokio::time::{error::Elapsed, timeout};
 
 pub use self::account::{Managed, SessionError, Status};
@@ -50,6 +48,8 @@ use self::{
     http2::Free,
     no_response::NoResponse,
     pool::{Lease, Pool},
+    refusal::unreadable,
+    target::{Target, no_address, standing_headers},
     trust::Trust,
 };
 pub(super) use self::{
@@ -62,19 +62,14 @@ pub(super) use self::{
 use super::{
     betas::Betas,
     permits::{Claimant, Permit, Queue},
-    retry_after,
 };
 use crate::observe::Metrics;
-use toolwire_config::{HttpProxy, Upstream};
-use toolwire_http1::RequestHead;
+use toolwire_config::Upstream;
 use toolwire_net::{causes::innermost, redact::Redactor, telemetry::SpanContext};
 use toolwire_pipeline::{
-    dialect::{KeyHeader, UpstreamRequest},
+    dialect::UpstreamRequest,
     failure::{self, Failure, Kind},
 };
-
-/// Maximum number of bytes to read of the body of an error response. Error objects are small.
-const MAX_REFUSAL: usize = 64 << 10;
 
 /// An upstream with its connections, its queue, and the head that all requests to it share.
 #[derive(Debug)]
@@ -106,25 +101,6 @@ impl ReplacedAccount {
     /// Whether a request still uses the account, or its session is being refreshed.
     pub(super) fn is_busy(&self) -> bool {
         Arc::strong_count(&self.0) > 1 || self.0.is_renewing()
-    }
-}
-
-#[derive(Debug)]
-struct Target {
-    request: Request<()>,
-    /// The same for HTTP/1.1.
-    head: RequestHead,
-}
-
-impl Target {
-    fn new(upstream: &Upstream, method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
-        let mut request = Request::builder().method(method).uri(uri).body(())?;
-        *request.headers_mut() = headers;
-        let head = match forwarding(upstream) {
-            Some(_) => RequestHead::for_proxy(&request),
-            None => RequestHead::new(&request),
-        };
-        Ok(Self { request, head })
     }
 }
 
@@ -380,13 +356,6 @@ impl Client {
         Opened { head, body: UpstreamBody::made(body, Arc::clone(&self.pool)), permit: None }
     }
 
-    /// Reads the body of an error response, up to a limit. Returns it with the corresponding failure.
-    pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
-        let Opened { head, body, permit: _permit } = opened;
-        let OpenError { failure, said, .. } = self.refused(head, body).await;
-        (said.map(|(_, body)| body).unwrap_or_default(), failure)
-    }
-
     /// Returns the target for `path` below the base URL. Without `path`, this is the dialect's own path.
     fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
         let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
@@ -525,105 +494,4 @@ impl Client {
             }
         }
     }
-
-    async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
-        let body = self.refusal_body(body).await;
-        let told = retry_after::told(&head.headers);
-        let failure = self.upstream.options.side().refusal(head.status.as_u16(), told.as_deref(), &body);
-        OpenError { failure, said: Some((head, body)), permit: None }
-    }
-
-    /// Reads as much of the body as arrives in time. A refusal whose body is cut off is still a refusal.
-    async fn refusal_body(&self, mut body: UpstreamBody) -> Bytes {
-        let mut read = BytesMut::new();
-        let reading = async {
-            let mut last = Ok(BodyRead::Data);
-            while matches!(last, Ok(BodyRead::Data)) && read.len() < MAX_REFUSAL {
-                let step = poll_fn(|cx| {
-                    body.poll_data(cx, |data| {
-                        let room = MAX_REFUSAL - read.len();
-                        read.extend_from_slice(data.get(..room).unwrap_or(data));
-                    })
-                });
-                last = step.await;
-            }
-        };
-        // After a timeout, the bytes read so far are used.
-        if timeout(self.upstream.timeouts.idle, reading).await.is_err() {
-            body.retire();
-        }
-        read.freeze()
-    }
-}
-
-/// Returns the headers of all requests: fixed headers, the key, and configured headers. A client's headers are
-/// forwarded only if its request is passed through ([`Client::pass`]), or if they name beta features
-/// ([`Client::with_betas`]).
-fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    // Compression is declined, because compressors hold tokens back to fill their blocks.
-    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    headers.insert(
-        header::USER_AGENT,
-        HeaderValue::from_static(concat!("toolwire/", env!("CARGO_PKG_VERSION"))),
-    );
-    let side = upstream.options.side();
-    for (name, value) in side.headers() {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-    }
-    if let Some(key) = &upstream.api_key {
-        let (name, value) = match side.key_header() {
-            KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
-            KeyHeader::Named(name) => (HeaderName::from_static(name), key.expose_secret().to_owned()),
-        };
-        let mut value = HeaderValue::try_from(value)?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    headers.extend(upstream.headers.clone());
-    if let Some(authorization) = forwarding(upstream).and_then(|proxy| proxy.authorization.clone()) {
-        headers.insert(header::PROXY_AUTHORIZATION, authorization);
-    }
-    Ok(headers)
-}
-
-/// Returns the proxy that can see requests to `upstream` because it forwards them. `None` for a proxy that only opens a
-/// tunnel.
-fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
-    upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
-}
-
-fn no_address(error: http::Error) -> Failure {
-    let message = format!("the request has no valid address at the upstream: {error}");
-    Failure::new(Kind::Request, message).with_cause(error)
-}
-
-const HTML: &[u8] = b"text/html";
-
-/// If the body of a response that is not a refusal cannot be read, returns the reason.
-fn unreadable(head: &Parts) -> Option<Failure> {
-    let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
-    if !head.status.is_success() {
-        let hint = if head.status.is_redirection() { "; is its base_url right?" } else { "" };
-        return protocol(format!("the upstream responded with status {}{hint}", head.status));
-    }
-    if head.status == StatusCode::NO_CONTENT {
-        return protocol("the upstream responded without content".to_owned());
-    }
-    if let Some(encoding) =
-        head.headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
-    {
-        return protocol(format!(
-            "the upstream's response is compressed ({encoding:?}), which was not requested"
-        ));
-    }
-    let content_type = head.headers.get(header::CONTENT_TYPE)?.as_bytes().trim_ascii_start();
-    if content_type.get(..HTML.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(HTML)) {
-        return protocol(
-            "the upstream responded with a web page, not with a stream; is its base_url right?".into(),
-        );
-    }
-    None
 }
