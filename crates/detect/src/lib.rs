@@ -53,6 +53,7 @@ mod schema;
 mod search;
 mod section;
 mod settle;
+mod shared_plans;
 mod start;
 mod string_fast_path;
 mod tag;

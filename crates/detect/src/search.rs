@@ -4,7 +4,15 @@
 use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
 
-use super::{after_call::Framing, gate::Wait, markers::Markers, openers::Reads, text::tail, walk::CallRules};
+use super::{
+    after_call::Framing,
+    gate::Wait,
+    markers::Markers,
+    openers::Reads,
+    shared_plans::{Origin, SharedPlans},
+    text::tail,
+    walk::CallRules,
+};
 use crate::{
     format::{self, Calls, Channels, Format, Grammar, KnownFormats, Place, Python},
     rules::{ArgumentDelivery, Detect, QuotedCalls, Rules, UnknownCalls},
@@ -97,7 +105,7 @@ fn without_blanks(text: &str) -> &str {
 
 /// Whether the formats of a plan were chosen, be it by name or because of the model's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Chosen {
+pub(super) enum Chosen {
     No,
     /// Chosen, and fences of other formats have no calls.
     Unquoted,
@@ -130,11 +138,12 @@ pub(super) struct SearchPlan {
 
 impl SearchPlan {
     /// Returns the plan, or `None` if there is nothing to look for. The plan for automatic detection is built only
-    /// once. Formats that a model's name adds are tried before the formats of that plan.
+    /// once, and others are shared, too. Formats that a model's name adds are tried before the formats of that plan.
     fn of(settings: &Rules, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
         static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
+        static SHARED: SharedPlans = SharedPlans::new();
         fn auto(calls: bool, reasoning: bool) -> Arc<SearchPlan> {
             Arc::new(SearchPlan::new(&format::auto(), Reads { calls, reasoning }, Chosen::No, None))
         }
@@ -144,24 +153,29 @@ impl SearchPlan {
             (false, true) => &SAID,
             (false, false) => return None,
         };
-        let quoted = if settings.quoted_calls == QuotedCalls::Call { Chosen::All } else { Chosen::Unquoted };
-        match &settings.detect {
-            Detect::Auto | Detect::Off => Some(Arc::clone(auto)),
-            Detect::AutoAnd(first) => {
-                Some(Arc::new(Self::new(&known.named(first), reads, quoted, Some(auto))))
-            }
-            Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => None,
-            Detect::Formats(formats) => {
-                let behind = reads.reasoning.then(|| &**SAID);
-                let mut plan = Self::new(&known.named(formats), reads, quoted, behind);
-                plan.only_reasoning = reads.calls;
-                Some(Arc::new(plan))
-            }
-        }
+        let (names, with_auto) = match &settings.detect {
+            Detect::Auto | Detect::Off => return Some(Arc::clone(auto)),
+            Detect::AutoAnd(first) => (first, true),
+            Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => return None,
+            Detect::Formats(formats) => (formats, false),
+        };
+        let chosen = if settings.quoted_calls == QuotedCalls::Call { Chosen::All } else { Chosen::Unquoted };
+        let origin = Origin { formats: known.named(names), reads, chosen, with_auto };
+        Some(SHARED.get(origin, |origin| {
+            let behind = if with_auto { Some(&**auto) } else { reads.reasoning.then(|| &**SAID) };
+            let mut plan = Self::new(&origin.formats, reads, chosen, behind);
+            plan.only_reasoning = !with_auto && reads.calls;
+            plan
+        }))
     }
 
     /// Builds a plan for `formats`, followed by the formats of `behind`.
-    fn new(formats: &[&'static Format], reads: Reads, chosen: Chosen, behind: Option<&'static Self>) -> Self {
+    pub(super) fn new(
+        formats: &[&'static Format],
+        reads: Reads,
+        chosen: Chosen,
+        behind: Option<&'static Self>,
+    ) -> Self {
         let skips_fences = !reads.calls || chosen != Chosen::All;
         let chosen = chosen != Chosen::No;
         let read = |format: &&'static Format| {
