@@ -83,7 +83,7 @@ pub use self::{
     socket::{HttpError, SocketCreate, SocketFailure, SocketMessage, SocketSide},
     stamp::Stamp,
     system_messages::SystemMessages,
-    tool_searches::{SearchTool, found_tools, loaded_tools},
+    tool_searches::{SearchTool, found_tools, loaded_tools, undefer},
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub use self::{

@@ -54,6 +54,10 @@ pub enum Server {
     OpenRouter,
 }
 
+/// The hosts of the servers that run searches for tools, or that pass them on.
+const HOSTS: [(&str, Server); 3] =
+    [("anthropic.com", Server::Other), ("openai.com", Server::OpenAi), ("openrouter.ai", Server::OpenRouter)];
+
 impl Server {
     pub(crate) fn name(self) -> &'static str {
         self.into()
@@ -67,6 +71,25 @@ impl Server {
     /// The server that `body`, the response to `probe`, identifies, if any.
     pub(crate) fn of_answer(probe: &Probe, body: &[u8]) -> Option<Self> {
         probe.server(body)
+    }
+
+    /// The server at `host`, if it is one that runs searches for tools, or passes them on.
+    pub(crate) fn at_host(host: &str) -> Self {
+        let host = host.to_ascii_lowercase();
+        let is_at = |known: &str| {
+            host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        };
+        let known = HOSTS.iter().find(|(known, _)| is_at(known));
+        known.map_or(Self::Unknown, |(_, server)| *server)
+    }
+
+    /// Whether the server runs searches for tools, as those of OpenAI and Anthropic do. `None` if the server is unknown.
+    pub(crate) fn searches_tools(self) -> Option<bool> {
+        match self {
+            Self::Unknown => None,
+            Self::Other | Self::OpenAi | Self::OpenRouter => Some(true),
+            _ => Some(false),
+        }
     }
 
     /// The constraints that the server can enforce in a chat completion.

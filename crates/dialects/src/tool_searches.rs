@@ -2,12 +2,19 @@
 //! `tool_search` in Responses. The forms are in docs/protocols/messages.md#tool-search and
 //! docs/protocols/responses.md#tool-search.
 
-use std::{cell::LazyCell, collections::HashMap, ops::Deref};
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+    ops::Deref,
+};
 
 use serde_json::{Value, json};
 
 use super::{ClientDialect, Dialect};
-use crate::conversation::{Conversation, Part, Tool, is_own_id, loaded_in, loaded_line};
+use crate::{
+    conversation::{Conversation, Part, Received, Tool, is_own_id, loaded_in, loaded_line},
+    wire::json::Json,
+};
 
 /// How a search looks for tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +53,21 @@ pub(crate) fn deferred(tools: &[Tool]) -> Vec<String> {
         flag.is_some_and(|flag| flag.as_bool() == Some(true))
     };
     tools.iter().filter(is_deferred).map(|tool| tool.name.clone()).collect()
+}
+
+/// Removes the member that defers them from the declarations of `names`, for servers that do not have it.
+pub fn undefer(tools: &mut [Tool], names: &[String]) {
+    let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+    for tool in tools.iter_mut().filter(|tool| names.contains(tool.name.as_str())) {
+        let Some(declared) = &mut tool.declared else { continue };
+        let (dialect, json) = declared.parts();
+        let mut value = json.view().to_value();
+        if value.as_object_mut().is_some_and(|members| members.remove(DEFER_LOADING).is_some())
+            && let Ok(json) = Json::parse(&value.to_string())
+        {
+            *declared = Received::new(dialect, json.into());
+        }
+    }
 }
 
 /// The names of the tools that searches in the history have loaded, in order, whoever ran the searches. A name that is not

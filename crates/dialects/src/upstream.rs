@@ -165,6 +165,12 @@ pub trait UpstreamSide: Settings {
         None
     }
 
+    /// Whether the server runs searches for tools that clients declare in its dialect. `None` if that depends on its
+    /// software, which is unknown.
+    fn searches_tools(&self) -> Option<bool> {
+        Some(false)
+    }
+
     /// Where the server shows its models' chat templates, and whether to look there before a response shows that the
     /// template matters.
     fn template_source(&self) -> Option<(TemplateSource, bool)> {

@@ -19,12 +19,13 @@ use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop, FirstRequest},
-    tool_search,
+    tool_search::{self, Searching},
     turn_states::{Keeper, OwnStates, TurnStates},
     upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
+use toolwire_net::store::Owner;
 use toolwire_pipeline::{
     conversation::{CompactionForm, Conversation, Thinking, ToolChoice},
     dialect::{
@@ -138,10 +139,8 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model; [`Kind::Request`] for a request that the upstream or the chat template
 /// cannot handle; [`Kind::Internal`] if the template fails.
-pub(super) fn prepare(
-    SharedState { config, capabilities, states, execution }: SharedState<'_>,
-    request: DecodedRequest<'_>,
-) -> Result<Exchange, Failure> {
+pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
+    let SharedState { config, capabilities, states, .. } = shared;
     let DecodedRequest { id, caller, dialect, body, mut conversation, reasoning, stamp } = request;
     let owner = caller.owner;
     let model = model(config, dialect, &conversation)?;
@@ -150,35 +149,21 @@ pub(super) fn prepare(
     let is_summary = asks_for_summary(model, dialect, &mut conversation);
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
     let mut answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
-    if model.settings.enforce.asks_server() && !conversation.tools.is_empty() {
-        capabilities.servers.look_at(&model.upstream);
-    }
+    look_at_server(capabilities, model, &conversation);
     let states = states.of_model(owner, model);
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
-    let (command, hosted) = execution
-        .filter(|_| !is_summary)
-        .map_or((None, None), |execution| host(execution, model, &mut conversation, caller, id));
-    let hosted = hosted.map(Arc::new);
-    let may_search = command.is_none() && !is_summary && conversation.choices.unwrap_or(1) <= 1;
-    let searching = may_search.then(|| tool_search::offer(model, dialect, &mut conversation)).flatten();
-    conversation.settle_own_calls(|name| {
-        let search = searching.as_ref().and_then(|searching| searching.offered_name(name));
-        search.or_else(|| hosted.as_ref()?.offered_name(name))
-    });
+    let offered = match is_summary {
+        true => Offered::default(),
+        false => Offered::new(shared, model, dialect, &mut conversation, caller, id),
+    };
+    conversation.settle_own_calls(|name| offered.name(name));
+    let Offered { command, hosted, searching } = offered;
     let is_settled = settle_choice(model, &mut conversation)?;
-    let known = capabilities.about(model, &conversation, owner);
     answering.left_out = left_out_tools(model, &conversation);
-    let (read, means) = (body.map(|body| &**body), &known.means);
-    let (mut sent, left_out) = taught(model, &conversation, dialect.dialect(), read, means, now)?;
-    let Encoded { request, opens_reasoning, lacks_forced_call } = encode(model, &known, &mut sent, now)?;
-    let request = encrypted(&known.options, request)?;
-    let (start, thinking) = capabilities.start(model, &conversation, owner, opens_reasoning, now);
-    let may_join = known.options.side().may_join(&sent.turns);
-    let dispensable = ModelFacts::dispensable(&sent);
-    let constrained = sent.constraint.as_ref().map(MeansKind::of);
-    drop(sent);
+    let Built { request, start, thinking, lacks_forced_call, left_out, may_join, dispensable, constrained } =
+        build(capabilities, model, dialect, &conversation, body, owner, now)?;
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let runs_calls = hosted.is_some() || searching.is_some();
@@ -191,7 +176,7 @@ pub(super) fn prepare(
             dialect,
             asked: asked(whole, states.as_ref(), &conversation),
             hosted: hosted.clone(),
-            searching: searching.map(Arc::new),
+            searching,
             now,
             subject: Subject::new(model, &conversation.model, owner),
             requires_call: conversation.tool_choice.requires_call(),
@@ -218,6 +203,83 @@ pub(super) fn prepare(
         command,
         made: None,
     })
+}
+
+/// Finds out which server the upstream has, if that may decide what can be enforced. Where it decides who runs searches
+/// for tools, that has been considered before.
+fn look_at_server(capabilities: &UpstreamCapabilities, model: &Model, conversation: &Conversation) {
+    let searches_tools = model.upstream.options.side().searches_tools();
+    if model.settings.enforce.asks_server() && searches_tools.is_some() && !conversation.tools.is_empty() {
+        capabilities.servers.look_at(&model.upstream);
+    }
+}
+
+/// A request as the upstream gets it.
+struct Built {
+    request: UpstreamRequest,
+    start: ReasoningStart,
+    thinking: Thinking,
+    lacks_forced_call: bool,
+    left_out: Vec<String>,
+    may_join: bool,
+    dispensable: Vec<&'static str>,
+    constrained: Option<MeansKind>,
+}
+
+/// Builds the request to the upstream of `model`.
+fn build(
+    capabilities: &UpstreamCapabilities,
+    model: &Model,
+    dialect: ClientDialect,
+    conversation: &Conversation,
+    body: Option<&Bytes>,
+    owner: Owner,
+    now: u64,
+) -> Result<Built, Failure> {
+    let known = capabilities.about(model, conversation, owner);
+    let (read, means) = (body.map(|body| &**body), &known.means);
+    let (mut sent, left_out) = taught(model, conversation, dialect.dialect(), read, means, now)?;
+    let Encoded { request, opens_reasoning, lacks_forced_call } = encode(model, &known, &mut sent, now)?;
+    let request = encrypted(&known.options, request)?;
+    let (start, thinking) = capabilities.start(model, conversation, owner, opens_reasoning, now);
+    let may_join = known.options.side().may_join(&sent.turns);
+    let dispensable = ModelFacts::dispensable(&sent);
+    let constrained = sent.constraint.as_ref().map(MeansKind::of);
+    Ok(Built { request, start, thinking, lacks_forced_call, left_out, may_join, dispensable, constrained })
+}
+
+/// The tools that toolwire runs and the model is offered, or the command that is executed instead of a request.
+#[derive(Debug, Default)]
+struct Offered {
+    command: Option<Command>,
+    hosted: Option<Arc<HostedTurn>>,
+    searching: Option<Arc<Searching>>,
+}
+
+impl Offered {
+    /// Declares the tools in `conversation`.
+    fn new(
+        SharedState { capabilities, execution, .. }: SharedState<'_>,
+        model: &Model,
+        dialect: ClientDialect,
+        conversation: &mut Conversation,
+        caller: &Caller,
+        id: &ExchangeId,
+    ) -> Self {
+        let host = |execution| host(execution, model, conversation, caller, id);
+        let (command, hosted) = execution.map_or((None, None), host);
+        let may_search = command.is_none() && conversation.choices.unwrap_or(1) <= 1;
+        let options = capabilities.servers.options(&model.upstream);
+        let search = || tool_search::offer(model, options, dialect, conversation);
+        let searching = may_search.then(search).flatten();
+        Self { command, hosted: hosted.map(Arc::new), searching: searching.map(Arc::new) }
+    }
+
+    /// The name under which the model is offered the tool that the client knows as `name`.
+    fn name(&self, name: &str) -> Option<String> {
+        let search = self.searching.as_ref().and_then(|searching| searching.offered_name(name));
+        search.or_else(|| self.hosted.as_ref()?.offered_name(name))
+    }
 }
 
 /// Whether the client asks that nothing be stored. Only Responses has a member for it; the others store nothing anyway.

@@ -35,7 +35,7 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;
     let model = exchange::model(config, dialect, &conversation)?;
-    tool_search::offer(model, dialect, &mut conversation);
+    tool_search::offer(model, &model.upstream.options, dialect, &mut conversation);
     exchange::settle_choice(model, &mut conversation)?;
     let known = Known::configured(model, &conversation.model);
     let mut sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, NOW)?;

@@ -1,7 +1,8 @@
 //! [`Servers`]: detects the software of upstreams for which it is not configured.
 //!
-//! The software determines which constraints can be enforced. Each upstream is probed once, in the background, when a
-//! request could first benefit; that request does not wait. Responses are not trusted: their size and time are limited,
+//! The software determines which constraints can be enforced, and whether searches for tools are run by the server. Each
+//! upstream is probed once, in the background, when a request could first benefit. That request waits only if it
+//! declares such a search. Responses are not trusted: their size and time are limited,
 //! redirects are not followed, and only the name of the detected software is stored and logged.
 
 use std::{
@@ -11,10 +12,14 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 use super::upstream::{Get, GetError};
-use toolwire_config::{Changes, Config, Upstream};
+use toolwire_config::{Changes, Config, Model, Upstream};
 use toolwire_pipeline::dialect::UpstreamDialect;
 
 /// How long to wait before an unrecognized upstream is probed again. It may have been down, or may since have been
@@ -42,6 +47,8 @@ struct Unknown {
     /// The upstream's settings including the detected software.
     found: OnceLock<UpstreamDialect>,
     search: Mutex<Search>,
+    /// Notifies those that wait for the probe.
+    ended: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -51,10 +58,12 @@ struct Search {
     /// Whether the log says that the software is unknown.
     is_reported: bool,
     running: JoinSet<()>,
+    /// Whether a probe is running.
+    is_running: bool,
 }
 
 impl Servers {
-    /// Covers the upstreams of models for which something may be enforced. `before` is the state for the replaced
+    /// Covers the upstreams of models for which something may be enforced, and those that may run searches. `before` is the state for the replaced
     /// configuration, along with what has changed from that configuration to `config`. What was detected for unchanged
     /// upstreams is reused.
     ///
@@ -69,7 +78,10 @@ impl Servers {
             before.unknown.get(name).cloned()
         };
         let mut unknown = HashMap::new();
-        for model in config.models.iter().filter(|model| model.settings.enforce.asks_server()) {
+        let depends = |model: &&Model| {
+            model.settings.enforce.asks_server() || model.upstream.options.side().searches_tools().is_none()
+        };
+        for model in config.models.iter().filter(depends) {
             let upstream = &model.upstream;
             if upstream.options.side().probes().is_empty() || unknown.contains_key(&upstream.name) {
                 continue;
@@ -80,8 +92,8 @@ impl Servers {
             }
             let get =
                 Get::new(upstream, LIMIT, MAX_ANSWER).map_err(|error| (upstream.name.clone(), error))?;
-            let (found, search) = (OnceLock::new(), Mutex::default());
-            let entry = Unknown { upstream: Arc::clone(upstream), get, found, search };
+            let (found, search, ended) = (OnceLock::new(), Mutex::default(), Notify::new());
+            let entry = Unknown { upstream: Arc::clone(upstream), get, found, search, ended };
             unknown.insert(upstream.name.clone(), Arc::new(entry));
         }
         Ok(Self { unknown })
@@ -109,7 +121,24 @@ impl Servers {
         }
         let mut search = unknown.search.lock();
         if search.may_begin(Instant::now()) {
-            search.running.spawn(Arc::clone(unknown).find());
+            let unknown = Arc::clone(unknown);
+            search.running.spawn(async move {
+                Arc::clone(&unknown).find().await;
+                unknown.search.lock().is_running = false;
+                unknown.ended.notify_waiters();
+            });
+        }
+    }
+
+    /// Probes `upstream` as [`Servers::look_at`] does, and waits for the result, but not long.
+    pub(super) async fn recognise(&self, upstream: &Upstream) {
+        self.look_at(upstream);
+        let Some(unknown) = self.unknown.get(&upstream.name) else { return };
+        // Created before the state is read, so that no notification is missed.
+        let ended = unknown.ended.notified();
+        if unknown.search.lock().is_running {
+            // Without a result in time, the request is sent as it is.
+            let _ = timeout(LIMIT, ended).await;
         }
     }
 }
@@ -121,6 +150,7 @@ impl Search {
         if may {
             while self.running.try_join_next().is_some() {}
             self.not_before = Some(now + PAUSE);
+            self.is_running = true;
         }
         may
     }
@@ -136,11 +166,7 @@ impl Unknown {
                 Ok(answer) => {
                     if let Some((options, server)) = self.upstream.options.identified(probe, &answer) {
                         let _ = self.found.set(options);
-                        tracing::info!(
-                            upstream,
-                            server,
-                            "the upstream's server was recognised, for `enforce`"
-                        );
+                        tracing::info!(upstream, server, "the upstream's server was recognised");
                         return;
                     }
                 }
@@ -157,7 +183,9 @@ impl Unknown {
         let mut search = self.search.lock();
         if !std::mem::replace(&mut search.is_reported, true) {
             let upstream = self.upstream.name.as_str();
-            tracing::warn!(upstream, reason, "the upstream's server is not known, so nothing is enforced");
+            let message =
+                "the upstream's server is not known, so nothing is enforced, and it runs searches itself";
+            tracing::warn!(upstream, reason, "{message}");
         }
     }
 }

@@ -26,7 +26,7 @@ use serde_json::json;
 use toolwire_config::{Model, ToolSearch, ToolStyle};
 use toolwire_pipeline::{
     conversation::{Call, Conversation, Tool, ToolChoice},
-    dialect::{ClientDialect, SearchTool},
+    dialect::{ClientDialect, SearchTool, UpstreamDialect, undefer},
     tools::ToolIndex,
     wire::json::{Json, Raw},
 };
@@ -75,26 +75,49 @@ struct OwnSearch {
 /// shown all tools, or if its server runs the searches.
 pub(super) fn offer(
     model: &Model,
+    options: &UpstreamDialect,
     client: ClientDialect,
     conversation: &mut Conversation,
 ) -> Option<Searching> {
+    let is_passed_on = is_passed_on(model, client);
+    let is_run_there = is_passed_on && options.side().searches_tools() != Some(false);
     let declared = conversation.server_tools.iter().filter_map(|tool| {
         let kind = SearchTool::of_kind(client.dialect(), &tool.kind)?;
         Some((tool.name.clone(), kind))
     });
     let declared: Vec<_> = declared.collect();
     if declared.is_empty() {
-        return is_worth_a_search(model.tool_search, &conversation.tools).then(|| offer_unseen(conversation));
+        // Anthropic's API takes any number of tools, and its clients defer those that the model need not see.
+        let is_unlimited = is_run_there && client == ClientDialect::Messages;
+        return is_worth_a_search(model.tool_search, is_unlimited, &conversation.tools)
+            .then(|| offer_unseen(conversation));
     }
-    let is_native = model.tools == ToolStyle::Native && model.upstream.dialect() == client.dialect();
-    (!is_native && !conversation.deferral.deferred.is_empty())
-        .then(|| offer_declared(client, declared, conversation))
+    if is_run_there || conversation.deferral.deferred.is_empty() {
+        return None;
+    }
+    if is_passed_on {
+        undefer(&mut conversation.tools, &conversation.deferral.deferred);
+    }
+    Some(offer_declared(client, declared, conversation))
+}
+
+/// Whether the upstream gets the tools as the client has declared them.
+fn is_passed_on(model: &Model, client: ClientDialect) -> bool {
+    model.tools == ToolStyle::Native && model.upstream.dialect() == client.dialect()
+}
+
+/// Whether it depends on the unknown server of the upstream who runs the searches that the client declares.
+pub(super) fn depends_on_server(model: &Model, client: ClientDialect, conversation: &Conversation) -> bool {
+    !conversation.deferral.deferred.is_empty()
+        && is_passed_on(model, client)
+        && model.upstream.options.side().searches_tools().is_none()
 }
 
 /// Whether so many tools are declared that the model is not shown all of them.
-fn is_worth_a_search(setting: ToolSearch, tools: &[Tool]) -> bool {
+fn is_worth_a_search(setting: ToolSearch, is_unlimited: bool, tools: &[Tool]) -> bool {
     match setting {
         ToolSearch::Off => false,
+        ToolSearch::Auto if is_unlimited => false,
         ToolSearch::From(least) => tools.len() >= least,
         ToolSearch::Auto if tools.len() <= LIKELY => false,
         ToolSearch::Auto => tools.len() > AUTO_TOOLS || tools.iter().map(size).sum::<usize>() > AUTO_BYTES,

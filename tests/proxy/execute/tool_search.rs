@@ -6,7 +6,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use toolwire::{
     config::{ToolSearch, ToolStyle},
-    dialect::{UpstreamDialect, messages},
+    dialect::{UpstreamDialect, chat::Server, messages},
     format::HERMES,
 };
 
@@ -16,34 +16,34 @@ use crate::support::{
     proxy::{Proxy, Setup},
 };
 
-async fn ask(proxy: &Proxy, path: &str, body: &Value) -> (StatusCode, String) {
+pub(super) async fn ask(proxy: &Proxy, path: &str, body: &Value) -> (StatusCode, String) {
     let request = Request::post(proxy.url(path)).header("content-type", "application/json");
     let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
     let reply = Client::new().send(request).await.unwrap();
     (reply.status(), reply.rest().await)
 }
 
-fn names(request: &Value) -> Vec<&str> {
+pub(super) fn names(request: &Value) -> Vec<&str> {
     let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect()
 }
 
-fn told(asked: &Asked, number: usize) -> Value {
+pub(super) fn told(asked: &Asked, number: usize) -> Value {
     asked.lock().unwrap()[number].clone()
 }
 
 /// The content of a whole response of Messages, or the items of one of Responses.
-fn parts(body: &str) -> Vec<Value> {
+pub(super) fn parts(body: &str) -> Vec<Value> {
     let response: Value = serde_json::from_str(body).unwrap();
     ["content", "output"].iter().find_map(|key| response[key].as_array().cloned()).expect(body)
 }
 
-fn kinds(parts: &[Value]) -> Vec<&str> {
+pub(super) fn kinds(parts: &[Value]) -> Vec<&str> {
     parts.iter().map(|part| part["type"].as_str().unwrap()).collect()
 }
 
 /// A request of Messages with a search and two deferred tools.
-fn messages(kind: &str, fields: Value) -> Value {
+pub(super) fn messages(kind: &str, fields: Value) -> Value {
     let tool = |name: &str, about: &str| {
         json!({"name": name, "description": about, "defer_loading": true,
             "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}})
@@ -134,7 +134,7 @@ async fn streams_show_the_same_blocks() {
 }
 
 /// A request of Responses with a search, a deferred function and a namespace.
-fn responses(fields: Value) -> Value {
+pub(super) fn responses(fields: Value) -> Value {
     let function = |name: &str, about: &str| {
         json!({"type": "function", "name": name, "description": about, "defer_loading": true,
             "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}, "strict": false})
@@ -201,7 +201,8 @@ async fn searches_of_responses_are_run_and_shown_as_their_items() {
 async fn upstream_of_the_same_dialect_gets_everything_as_written() {
     let (upstream, asked) = upstream([String::new()]).await;
     let mut setup = Setup::new(upstream.address);
-    setup.upstream.options = UpstreamDialect::Messages(messages::Options::default());
+    setup.upstream.options =
+        UpstreamDialect::Messages(messages::Options { server: Server::Other, ..Default::default() });
     let proxy = setup.start().await;
     let request = messages("tool_search_tool_regex_20251119", json!({}));
     ask(&proxy, "/v1/messages", &request).await;

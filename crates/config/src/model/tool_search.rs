@@ -22,8 +22,8 @@ pub enum ToolSearch {
 }
 
 const ABOUT: &str = "when the model is shown only the likely tools and [a search](tools.md) for the \
-     others: `\"auto\"` for more than 128 tools, or tools of more than about 64,000 tokens; a number of tools; or \
-     `\"off\"`";
+     others: `\"auto\"` for more than 128 tools, or tools of more than about 64,000 tokens, if they do not go from \
+     Messages to Messages; a number of tools; or `\"off\"`";
 
 /// The key of an entry of `[[models]]`.
 pub(super) fn key(keys: &mut impl Keys, search: &mut ToolSearch) {

@@ -4,13 +4,14 @@ use serde_json::json;
 
 use super::{ReaderSettings, request};
 use crate::{
-    Dialect, File, KeyHeader, Observed, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+    Dialect, File, KeyHeader, Observed, Probe, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
     conversation::{Conversation, Part, WantsBack},
     enforce::Means,
     failure::Failure,
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
+    server::Server,
     settings::Settings,
 };
 
@@ -30,6 +31,10 @@ pub struct Options {
     /// send the `anthropic-beta` of clients; `false` for servers that reject unknown names
     #[setting(default = true)]
     pub client_betas: bool,
+    /// the server's software, as in `[upstreams.chat]`: toolwire runs [searches for tools](tools.md) for known
+    /// servers that do not
+    #[setting(default = Server::Unknown, or = "by the host, else `\"auto\"`", word)]
+    pub server: Server,
 }
 
 /// What to do with system messages that follow other messages.
@@ -59,6 +64,10 @@ pub enum Effort {
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Messages
+    }
+
+    fn adapt_to_host(&mut self, host: &str) {
+        self.server = Server::at_host(host);
     }
 
     fn path(&self) -> &'static str {
@@ -140,6 +149,19 @@ impl UpstreamSide for Options {
     /// The upstream can continue an assistant turn if the model allows it.
     fn means(&self) -> Means {
         Means { prefill: true, ..Means::default() }
+    }
+
+    fn probes(&self) -> &'static [Probe] {
+        self.server.probes()
+    }
+
+    fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
+        self.server = Server::of_answer(probe, body)?;
+        Some(self.server.name())
+    }
+
+    fn searches_tools(&self) -> Option<bool> {
+        self.server.searches_tools()
     }
 
     fn gives_choices(&self) -> bool {

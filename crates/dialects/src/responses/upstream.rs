@@ -4,12 +4,13 @@ use serde_json::json;
 
 use super::{ReaderSettings, request};
 use crate::{
-    Dialect, File, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+    Dialect, File, Probe, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
     conversation::{Conversation, Part, WantsBack},
     failure::Failure,
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
+    server::Server,
     settings::Settings,
 };
 
@@ -22,11 +23,19 @@ pub struct Options {
     /// reject it
     #[setting(default = true)]
     pub include_reasoning: bool,
+    /// the server's software, as in `[upstreams.chat]`: toolwire runs [searches for tools](tools.md) for known
+    /// servers that do not, and [namespaces and plain reasoning](dialects.md) go to those that read them
+    #[setting(default = Server::Unknown, or = "by the host, else `\"auto\"`", word)]
+    pub server: Server,
 }
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Responses
+    }
+
+    fn adapt_to_host(&mut self, host: &str) {
+        self.server = Server::at_host(host);
     }
 
     fn path(&self) -> &'static str {
@@ -93,6 +102,23 @@ impl UpstreamSide for Options {
 
     fn wants_back(&self) -> WantsBack {
         WantsBack::Signatures
+    }
+
+    fn probes(&self) -> &'static [Probe] {
+        self.server.probes()
+    }
+
+    fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
+        self.server = Server::of_answer(probe, body)?;
+        Some(self.server.name())
+    }
+
+    fn separates_reasoning(&self) -> bool {
+        self.server == Server::OpenAi
+    }
+
+    fn searches_tools(&self) -> Option<bool> {
+        self.server.searches_tools()
     }
 
     fn gives_choices(&self) -> bool {

@@ -289,6 +289,9 @@ impl Service {
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         let client = self.client(&model.upstream)?.of_request(session.as_deref())?.with_betas(betas.as_ref());
+        if tool_search::depends_on_server(model, dialect, &conversation) {
+            self.shared.capabilities.servers.recognise(&model.upstream).await;
+        }
         let describer = self.describer(model, &conversation);
         let is_completed = match &self.shared.hosting.execution {
             Some(execution) => execution
@@ -459,7 +462,8 @@ impl Service {
         if let Some(execution) = self.shared.hosting.execution.as_deref() {
             exchange::host(execution, model, &mut conversation, caller, id);
         }
-        tool_search::offer(model, dialect, &mut conversation);
+        let options = self.shared.capabilities.servers.options(&model.upstream);
+        tool_search::offer(model, options, dialect, &mut conversation);
         exchange::settle_choice(model, &mut conversation)?;
         let known = self.shared.capabilities.about(model, &conversation, caller.owner);
         let sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, unix_time())?;
