@@ -99,6 +99,8 @@ pub(super) enum Continuation {
     Ran(Results),
     /// Ends the response with the output so far, and with a warning that gives the reason.
     End(Option<Warning<'static>>),
+    /// Ends the response with the output so far and these events.
+    EndWith(Vec<Event<'static>>),
 }
 
 /// What the hosted calls of a hop have returned.
@@ -300,10 +302,6 @@ impl AskAgain {
         Ok((request, exchange::reader(model, self.first.dialect)))
     }
 
-    fn visibility(&self) -> Option<Visibility> {
-        self.first.hosted.as_ref().map(|hosted| hosted.visibility())
-    }
-
     /// Returns the client's request with toolwire's additions.
     fn conversation(&self) -> Result<Conversation, Failure> {
         match &self.first.asked {
@@ -320,13 +318,15 @@ impl AskAgain {
         }
     }
 
+    fn is_search(&self, call: &Call) -> bool {
+        self.searches.as_ref().is_some_and(|searches| searches.is_search(&call.name))
+    }
+
     /// The limit that forbids these calls, since it had been reached before the model made them. A limit that has been
     /// reached in the meantime is reported to the model as a result, and the model gets another hop to answer without
     /// tools.
     fn reached_limit(&self, calls: &[Call]) -> Option<&'static str> {
-        let is_search =
-            |call: &Call| self.searches.as_ref().is_some_and(|searches| searches.is_search(&call.name));
-        if calls.iter().all(is_search) {
+        if calls.iter().all(|call| self.is_search(call)) {
             return self.searches.as_ref().filter(|searches| searches.are_exhausted()).map(|_| "tool_search");
         }
         let Some(hosted) = &self.first.hosted else { return Some("execution") };
@@ -392,9 +392,15 @@ impl DecideHop for AskAgain {
 
     fn ran(&mut self, Results { ran, images, found }: Results) -> Continuation {
         self.room = images.iter().fold(self.room, |room, image| room.saturating_sub(image.data.len()));
-        let Some(FollowUp { mut turns, .. }) = self.running.take() else {
+        let Some(FollowUp { mut turns, is_last, .. }) = self.running.take() else {
             return Continuation::End(None);
         };
+        let searches = self.searches.as_deref_mut();
+        let are_seen = searches.as_ref().is_some_and(|searches| searches.are_seen());
+        let mut shown = searches.map_or_else(Vec::new, |searches| searches.ended(self.first.dialect, &found));
+        if is_last {
+            return Continuation::EndWith(shown);
+        }
         self.has_run |= !ran.is_empty();
         let outputs: Vec<&CallOutput> =
             ran.iter().map(|ran| &ran.output).chain(found.iter().map(|found| &found.output)).collect();
@@ -403,24 +409,21 @@ impl DecideHop for AskAgain {
             .for_each(|turn| make_objects(turn, |call| outputs.iter().any(|output| output.id == call.id)));
         let results = results(&turns, &outputs);
         turns.extend(results);
-        let searches = self.searches.as_deref_mut();
         // The client sends back what it has seen.
-        if !ran.is_empty() || !searches.as_ref().is_some_and(|searches| searches.are_seen()) {
+        if !ran.is_empty() || !are_seen {
             self.unseen.extend(turns.iter().cloned());
         }
         self.conversed = self.turns.len() + turns.len();
-        let mut shown = searches.map_or_else(Vec::new, |searches| searches.ended(self.first.dialect, &found));
-        if let Some(visibility) = self.visibility() {
-            shown.extend(outcome(&ran, images, visibility));
+        if let Some(hosted) = &self.first.hosted {
+            shown.extend(outcome(&ran, images, hosted.visibility()));
         }
         self.ask(turns, shown)
     }
 
     fn announced(&self) -> Vec<Event<'static>> {
         let Some(hosted) = &self.first.hosted else { return Vec::new() };
-        let is_search =
-            |call: &&Call| self.searches.as_ref().is_some_and(|searches| searches.is_search(&call.name));
-        let running = self.running.iter().flat_map(|running| &running.hosted).filter(|call| !is_search(call));
+        let running = self.running.iter().flat_map(|running| &running.hosted);
+        let running = running.filter(|call| !self.is_search(call));
         match hosted.visibility() {
             Visibility::Off => Vec::new(),
             Visibility::Reasoning => {

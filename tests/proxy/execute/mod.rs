@@ -21,6 +21,7 @@ mod script;
 mod search;
 mod serper;
 mod tool_search;
+mod tool_search_beside_calls;
 mod tool_search_servers;
 mod traced;
 mod vision;

@@ -28,12 +28,21 @@ impl ExchangeState {
             }
             Ok(Continuation::End(warning)) => {
                 warning.into_iter().for_each(|warning| self.asked.pipeline.warn(warning));
-                self.asked.pipeline.end(&mut self.out);
-                self.completed();
-                self.asked.stage = Stage::Over;
+                self.end();
+            }
+            Ok(Continuation::EndWith(events)) => {
+                self.show(&events);
+                self.end();
             }
             Err(failure) => self.fail(failure),
         }
+    }
+
+    /// Ends the response with the output of the hops so far.
+    fn end(&mut self) {
+        self.asked.pipeline.end(&mut self.out);
+        self.completed();
+        self.asked.stage = Stage::Over;
     }
 
     /// Drops the decider once no more decisions are needed, since it may own the client's request.

@@ -18,6 +18,9 @@ pub struct FollowUp {
     /// The hosted calls to run first. They are part of the last turn, which may also contain calls that are
     /// not run.
     pub hosted: Vec<Call>,
+    /// Whether the response ends once these calls have run and the client has been shown their results, because the
+    /// client has calls to answer.
+    pub is_last: bool,
 }
 
 impl FollowUp {
@@ -28,6 +31,7 @@ impl FollowUp {
             reason,
             turns: text.into_iter().chain([Turn::text(Role::User, message)]).collect(),
             hosted: Vec::new(),
+            is_last: false,
         }
     }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | only hosted calls | they run, and another hop gets the results |
 //! | hosted calls and client calls | depends on [`MixedTurns`] |
+//! | searches that the client sees, and client calls | the searches run, and the response ends |
 //! | a call was cut off, or the response ended early | the response ends; no hosted call runs |
 //!
 //! The model's turn is recorded as the model wrote it, with its text and all calls in order, because the next
@@ -31,6 +32,8 @@ pub(super) struct HostedCalls {
     names: Vec<String>,
     /// The names of those that search other tools.
     searches: Vec<String>,
+    /// Whether the client sees the searches, and sends them back.
+    shows_searches: bool,
     rules: HostedRules,
     /// All calls in this hop, in order: those to hosted tools and those for the client.
     calls: Vec<HopCall>,
@@ -68,6 +71,7 @@ impl HostedCalls {
         let hosted = (!names.is_empty()).then(|| Self {
             names: names.clone(),
             searches: conversation.deferral.searches.clone(),
+            shows_searches: !conversation.deferral.deferred.is_empty(),
             lacks_ids,
             ..Self::default()
         });
@@ -168,7 +172,7 @@ impl HostedCalls {
     }
 
     /// The model's turn in this hop, with the text `text`. Hosted calls that `is_dropped` are left out.
-    fn turn(&self, text: &str, is_dropped: impl Fn(&Call) -> bool) -> Turn {
+    fn turn(&self, text: &str, is_dropped: &dyn Fn(&Call) -> bool) -> Turn {
         let text = (!text.is_empty()).then(|| Part::Text(text.into()));
         let calls = self.whole().filter(|(call, is_hosted)| !(*is_hosted && is_dropped(call)));
         let calls = calls.map(|(call, _)| Part::Call(call.clone()));
@@ -309,10 +313,11 @@ impl Calls {
         let Some(hosted) = &self.hosted else { return After::NOTHING };
         let calls = hosted.to_run();
         let has_sent = self.client_calls > self.checkpoint.client_calls;
-        // The client's next request cannot contain the result of a search, and the model can search again.
+        // The client's next request cannot contain the result of a search that it does not see, and the model can search
+        // again.
         let drops_all = hosted.rules.mixed_turns == MixedTurns::ClientOnly;
         let is_dropped = |call: &Call| has_sent && (drops_all || hosted.is_search(call));
-        let turn = || {
+        let turn = |is_dropped: &dyn Fn(&Call) -> bool| {
             let mut turn = hosted.turn(&self.said, is_dropped);
             turn.parts.splice(0..0, self.state.reasoning_so_far());
             turn
@@ -320,15 +325,28 @@ impl Calls {
         if !calls.is_empty() && !has_sent {
             let only_searches = calls.iter().all(|call| hosted.is_search(call));
             let reason = if only_searches { Reason::ToolSearch } else { Reason::Hosted };
-            return After::Hop(FollowUp { reason, turns: vec![turn()], hosted: calls });
+            return After::Hop(FollowUp {
+                reason,
+                turns: vec![turn(&is_dropped)],
+                hosted: calls,
+                is_last: false,
+            });
         }
-        let (dropped, runs): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_dropped);
-        let dropped = dropped.len();
+        let (mut dropped, runs): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_dropped);
         // If earlier hops had hosted calls, the client's next request does not contain those hops either.
         let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
         let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
-        let deferred = (!runs.is_empty() || lacks_hops).then(|| DeferredTurn { turn: turn(), hosted: runs });
-        After::End { deferred, dropped }
+        let is_deferred = !runs.is_empty() || lacks_hops;
+        if hosted.shows_searches && has_sent && !is_deferred {
+            let searches: Vec<_> = dropped.extract_if(.., |call| hosted.is_search(call)).collect();
+            if !searches.is_empty() {
+                let turns = vec![turn(&|call| !hosted.is_search(call))];
+                let reason = Reason::ToolSearch;
+                return After::Hop(FollowUp { reason, turns, hosted: searches, is_last: true });
+            }
+        }
+        let deferred = is_deferred.then(|| DeferredTurn { turn: turn(&is_dropped), hosted: runs });
+        After::End { deferred, dropped: dropped.len() }
     }
 
     /// Sends the separator between the text of two hops. Called before the first text of the later hop.
