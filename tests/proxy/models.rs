@@ -182,3 +182,41 @@ async fn model_list_is_not_requested_from_lumo_or_without_a_wildcard() {
     }
     assert_eq!(upstream.requests(), 0);
 }
+
+/// The list in the form of Anthropic's API, whose clients read it page by page. OpenAI's API has no pages.
+#[tokio::test]
+async fn anthropic_clients_read_the_list_in_pages() {
+    let upstream = Upstream::start(listing).await;
+    let proxy = wildcard(&upstream).start().await;
+    let page = async |query: &str, is_anthropic: bool| {
+        let version = if is_anthropic { "anthropic-version: 2023-06-01\r\n" } else { "" };
+        let mut raw = Raw::connect(&proxy).await;
+        raw.send(format!("GET /v1/models{query} HTTP/1.1\r\nhost: localhost\r\n{version}\r\n")).await;
+        let response = raw.response().await;
+        (response.status, serde_json::from_str::<Value>(&response.body).unwrap())
+    };
+    let (mut seen, mut query) = (Vec::new(), "?limit=3".to_owned());
+    loop {
+        let (status, list) = page(&query, true).await;
+        assert_eq!(status, 200, "{list}");
+        seen.extend(ids(&list).into_iter().map(str::to_owned));
+        assert_eq!(list["last_id"], seen.last().unwrap().as_str());
+        if list["has_more"] == false {
+            break;
+        }
+        query = format!("?limit=3&after_id={}", list["last_id"].as_str().unwrap().replace('/', "%2F"));
+    }
+    assert_eq!(seen, ["m", "org/other", "theirs", "org/two"]);
+    let (_, list) = page("?limit=2&before_id=org%2Ftwo", true).await;
+    assert_eq!((ids(&list), &list["has_more"]), (vec!["org/other", "theirs"], &json!(true)));
+    assert_eq!((&list["first_id"], &list["last_id"]), (&json!("org/other"), &json!("theirs")));
+    let (_, list) = page("", true).await;
+    assert_eq!((ids(&list).len(), &list["has_more"]), (4, &json!(false)));
+    for query in ["?limit=0", "?limit=1001", "?limit=x", "?after_id=gone", "?before_id=m&after_id=m"] {
+        let (status, refused) = page(query, true).await;
+        assert_eq!((status, &refused["type"]), (400, &json!("error")), "{query}");
+        assert_eq!(refused["error"]["type"], "invalid_request_error", "{refused}");
+    }
+    let (status, list) = page("?limit=1", false).await;
+    assert_eq!((status, ids(&list).len()), (200, 4));
+}

@@ -1,11 +1,14 @@
 //! [`Models`]: the list at `/v1/models`. It contains the configured names and, if there is a wildcard model, the names
 //! in its upstream's list.
 
+mod page;
+
 use std::sync::Arc;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
 
+use self::page::Page;
 use super::{
     ServeError,
     auth::Caller,
@@ -14,6 +17,7 @@ use super::{
     stamp::unix_time,
 };
 use toolwire_config::{Changes, Config, Model, calendar::rfc3339};
+use toolwire_pipeline::failure::Failure;
 
 /// The list of models, shared by all threads.
 #[derive(Debug)]
@@ -34,12 +38,16 @@ pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) 
     matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
 }
 
-/// The complete list of models (never paginated) in the format of Anthropic's API (docs/protocols/messages.md#models).
-pub(super) fn anthropic_list(list: &Value) -> Value {
+/// The page of the list of models that `query` asks for, in the format of Anthropic's API
+/// (docs/protocols/messages.md#models).
+///
+/// # Errors
+/// [`Kind::Request`](toolwire_pipeline::failure::Kind::Request) if there is no such page.
+pub(super) fn anthropic_list(list: &Value, query: Option<&str>) -> Result<Value, Failure> {
+    let page = Page::of_query(query)?;
     let data: Vec<_> =
         list.get("data").and_then(Value::as_array).into_iter().flatten().map(anthropic).collect();
-    let id = |model: Option<&Value>| model.and_then(|model| model.get("id")).cloned();
-    json!({ "first_id": id(data.first()), "last_id": id(data.last()), "has_more": false, "data": data })
+    page.of(&data)
 }
 
 /// Converts one model to the same format.

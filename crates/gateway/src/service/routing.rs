@@ -222,9 +222,12 @@ impl Service {
 
     async fn models(&self, client: &Caller, arrived: Arrived<'_>, access: Access) -> Response<ReplyBody> {
         let list = self.shared.models.list(client).await;
-        match arrived.is_anthropic {
-            true => reply::json(&models::anthropic_list(&list), access),
-            false => reply::json(&list, access),
+        if !arrived.is_anthropic {
+            return reply::json(&list, access);
+        }
+        match models::anthropic_list(&list, arrived.head.uri.query()) {
+            Ok(page) => reply::json(&page, access),
+            Err(failure) => reply::error(failure, arrived.dialect, access),
         }
     }
 
