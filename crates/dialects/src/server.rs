@@ -92,6 +92,11 @@ impl Server {
         }
     }
 
+    /// Whether the server takes past reasoning in plain text through Responses, as servers of open models do.
+    pub(crate) fn takes_plain_reasoning(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::LmStudio | Self::Ollama)
+    }
+
     /// The constraints that the server can enforce in a chat completion.
     pub fn means(self) -> Means {
         let none = Means::default();

@@ -104,7 +104,7 @@ pub struct Conversation {
     pub rest: Rest,
 }
 
-/// A tool that the client declared in a namespace. Upstreams do not know namespaces.
+/// A tool that the client declared in a namespace. Most upstreams do not know namespaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaced {
     /// The name under which the upstream receives the tool.

@@ -114,3 +114,60 @@ fn hidden_calls_of_servers_are_not_forwarded() {
         assert_eq!(kinds, ["image_generation_call", "message"]);
     }
 }
+
+/// A response whose text has log probabilities.
+fn with_logprobs(stream: bool) -> String {
+    let logprobs = |piece: &str| json!([{"token": piece, "logprob": -0.5, "bytes": [1], "top_logprobs": []}]);
+    let pieces = ["Hel", "lo ", "wor", "ld."];
+    let all: Vec<Value> = pieces.iter().map(|piece| logprobs(piece)[0].clone()).collect();
+    let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [
+        {"type": "output_text", "text": pieces.concat(), "annotations": [], "logprobs": all}]});
+    if !stream {
+        return response(&[item]).to_string();
+    }
+    let mut events = vec![
+        json!({"type": "response.created", "response": {"id": "resp_1", "model": "m", "output": []}}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "msg_1", "content": []}}),
+    ];
+    for piece in pieces {
+        events.push(json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "msg_1",
+            "content_index": 0, "delta": piece, "logprobs": logprobs(piece)}));
+    }
+    events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+    events.push(json!({"type": "response.completed", "response": response(&[item])}));
+    events
+        .iter()
+        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn log_probabilities_are_forwarded() {
+    for stream in [false, true] {
+        let upstream = with_logprobs(stream);
+        for size in [1, 7, usize::MAX] {
+            let shown = shown(&upstream, stream, size, ServerCalls::Auto);
+            let output = output(&shown, stream);
+            let tokens: Vec<&str> = output[0]["content"][0]["logprobs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|token| token["token"].as_str().unwrap())
+                .collect();
+            assert_eq!(tokens, ["Hel", "lo ", "wor", "ld."], "{shown}");
+            if stream {
+                let deltas = shown.lines().filter_map(|line| line.strip_prefix("data: "));
+                let deltas = deltas.map(|data| serde_json::from_str::<Value>(data).unwrap());
+                let deltas = deltas.filter(|event| event["type"] == "response.output_text.delta");
+                for delta in deltas {
+                    assert_eq!(delta["logprobs"][0]["token"], delta["delta"], "{shown}");
+                }
+                let done = shown
+                    .lines()
+                    .find(|line| line.contains("\"type\":\"response.output_text.done\""))
+                    .unwrap();
+                assert_eq!(done.matches("\"logprob\":").count(), 4, "{done}");
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
-    dialect::{ClientDialect, UpstreamDialect, responses::Options},
+    dialect::{ClientDialect, UpstreamDialect, chat::Server, responses::Options},
 };
 
 fn encoded(conversation: &Conversation) -> (Value, Vec<String>) {
@@ -83,4 +83,81 @@ fn state_of_other_upstreams_stays_behind() {
     let (request, dropped) = encoded(&decoded(ClientDialect::Responses, &body("messages:c2ln")));
     assert_eq!(request["input"][0]["role"], "assistant");
     assert_eq!(dropped, ["messages[].reasoning"]);
+}
+
+fn encoded_for(server: Server, body: &Value) -> (Value, Vec<String>) {
+    let upstream = UpstreamDialect::Responses(Options { server, ..Options::default() });
+    let request = upstream.side().encode(&decoded(ClientDialect::Responses, body), "m");
+    (serde_json::from_slice(&request.body).unwrap(), request.dropped)
+}
+
+/// A request with a namespace, and a call to each of its tools in the history.
+fn with_namespace() -> Value {
+    let function = |name: &str| {
+        json!({"type": "function", "name": name, "description": "F.", "defer_loading": true, "strict": true,
+            "parameters": {"type": "object", "properties": {}, "additionalProperties": false, "required": []}})
+    };
+    json!({
+        "model": "m", "store": false, "stream": false, "include": ["reasoning.encrypted_content"],
+        "tools": [
+            {"type": "namespace", "name": "sky", "description": "All about the sky.", "tools": [
+                function("weather"), {"type": "custom", "name": "note", "format": {"type": "text"}}]},
+            {"type": "namespace", "name": "empty", "description": "Nothing.", "tools": []},
+            {"type": "tool_search"}],
+        "tool_choice": {"type": "function", "name": "weather", "namespace": "sky"},
+        "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]},
+            {"type": "function_call", "call_id": "c1", "name": "weather", "namespace": "sky", "arguments": "{}"},
+            {"type": "custom_tool_call", "call_id": "c2", "name": "note", "namespace": "sky", "input": "x"},
+            {"type": "function_call_output", "call_id": "c1", "output": "rain"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "ok"}],
+    })
+}
+
+#[test]
+fn namespaces_go_to_servers_that_know_them() {
+    let body = with_namespace();
+    assert_eq!(encoded_for(Server::OpenAi, &body), (body.clone(), Vec::new()));
+    for server in [Server::Unknown, Server::Vllm] {
+        let (request, _) = encoded_for(server, &body);
+        let names: Vec<_> =
+            request["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(names, ["sky__weather", "sky__note"], "{request}");
+        assert!(!request["input"].to_string().contains("namespace"), "{request}");
+        assert_eq!(request["tool_choice"], json!({"type": "function", "name": "sky__weather"}));
+    }
+    let mut allowed = body;
+    let weather = json!({"type": "function", "name": "weather", "namespace": "sky"});
+    allowed["tool_choice"] = json!({"type": "allowed_tools", "mode": "auto", "tools": [weather]});
+    assert_eq!(encoded_for(Server::OpenAi, &allowed), (allowed.clone(), Vec::new()));
+}
+
+#[test]
+fn only_shown_tools_of_namespaces_are_declared() {
+    let mut conversation = decoded(ClientDialect::Responses, &with_namespace());
+    conversation.tools.retain(|tool| tool.name == "sky__note");
+    let upstream = UpstreamDialect::Responses(Options { server: Server::OpenAi, ..Options::default() });
+    let request: Value = serde_json::from_slice(&upstream.side().encode(&conversation, "m").body).unwrap();
+    let tools = request["tools"][0]["tools"].as_array().unwrap();
+    assert_eq!((tools.len(), &tools[0]["name"]), (1, &json!("note")), "{request}");
+}
+
+#[test]
+fn plain_reasoning_goes_to_servers_that_read_it() {
+    let content = json!([{"type": "reasoning_text", "text": "hm"}]);
+    let body = json!({"model": "m", "input": [
+        {"role": "user", "content": "a"},
+        {"type": "reasoning", "id": "rs_7", "summary": [], "content": content},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"}]});
+    let expected = json!({"type": "reasoning", "id": "rs_0", "summary": [], "content": content});
+    for server in [Server::Vllm, Server::Sglang, Server::LlamaCpp, Server::LmStudio, Server::Ollama] {
+        let (request, dropped) = encoded_for(server, &body);
+        assert_eq!((&request["input"][1], dropped), (&expected, Vec::new()), "{server:?}");
+    }
+    for server in [Server::Unknown, Server::OpenAi, Server::Other] {
+        let (request, dropped) = encoded_for(server, &body);
+        assert_eq!(request["input"][1]["type"], "function_call", "{server:?}");
+        assert_eq!(dropped, ["messages[].reasoning"]);
+    }
 }

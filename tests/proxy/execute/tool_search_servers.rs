@@ -267,3 +267,30 @@ async fn many_tools_go_to_anthropic_unless_configured_otherwise() {
     ask(&proxy, "/v1/responses", &request).await;
     assert!(names(&seen.lock().unwrap().requests[0]).len() <= 128);
 }
+
+#[tokio::test]
+async fn namespaces_go_to_openai_and_come_back() {
+    let item = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather",
+        "namespace": "sky", "arguments": "{\"city\":\"Paris\"}", "status": "completed"});
+    let called = item_stream(&item);
+    let (upstream, seen) = server(None, vec![called.clone(), called]).await;
+    let proxy = of_responses(&upstream, Server::OpenAi).start().await;
+    let mut request = asked_of_responses(json!({"stream": true}));
+    let (_, body) = ask(&proxy, "/v1/responses", &request).await;
+    let last = body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let call = last["response"]["output"][0].clone();
+    assert_eq!((&call["namespace"], &call["name"]), (&json!("sky"), &json!("get_weather")), "{body}");
+    let input = request["input"].as_array_mut().unwrap();
+    input.push(call.clone());
+    input.push(json!({"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}));
+    ask(&proxy, "/v1/responses", &request).await;
+    let seen = seen.lock().unwrap();
+    for sent in &seen.requests {
+        let declared = sent["tools"].as_array().unwrap();
+        let asked = request["tools"].as_array().unwrap();
+        assert!(asked.iter().all(|tool| declared.contains(tool)) && declared.len() == asked.len(), "{sent}");
+    }
+    let sent = &seen.requests[1]["input"][1];
+    assert_eq!((&sent["namespace"], &sent["name"]), (&json!("sky"), &json!("get_weather")), "{sent}");
+}

@@ -64,6 +64,11 @@ impl NamedCalls {
         self.limits = limits;
     }
 
+    /// The declared tools.
+    pub(crate) fn tools(&self) -> &DeclaredTools {
+        &self.tools
+    }
+
     pub(crate) fn mend(&mut self, repairs: bool) {
         self.repairs = repairs;
     }

@@ -22,6 +22,7 @@ pub(super) struct StreamEvent<'a> {
     pub(super) whole: Option<Json<'a>>,
     pub(super) item: Option<Json<'a>>,
     pub(super) annotation: Option<Json<'a>>,
+    pub(super) logprobs: Option<Json<'a>>,
     pub(super) response: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
     /// The member `object` of a complete response.
@@ -46,6 +47,7 @@ impl<'a> StreamEvent<'a> {
                 "text" | "refusal" | "arguments" | "input" => &mut event.whole,
                 "item" => &mut event.item,
                 "annotation" => &mut event.annotation,
+                "logprobs" => &mut event.logprobs,
                 "response" => &mut event.response,
                 "error" => &mut event.error,
                 "object" => &mut event.object,

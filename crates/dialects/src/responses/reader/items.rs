@@ -2,6 +2,8 @@
 
 mod ends;
 
+use std::borrow::Cow;
+
 use super::{
     event::{StreamEvent, text},
     response::ResponseReader,
@@ -11,7 +13,7 @@ use crate::{
     digest::Digest,
     event::{CallStart, Event, Reasoning, Runner, Sink, Source},
     failure::{Failure, Kind},
-    responses::built_in::BuiltInTool,
+    responses::{built_in::BuiltInTool, request::flat_names},
     tool_calls::Streamed,
     wire::json::Json,
 };
@@ -247,8 +249,8 @@ impl ResponseReader {
     /// Starts the call in `item` if that has not been done yet. Returns whether `item` is a call.
     fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
         let (source, name) = match &*text(item, "type") {
-            "function_call" => (Source::Native, text(item, "name")),
-            "custom_tool_call" => (Source::NativeCustom, text(item, "name")),
+            "function_call" => (Source::Native, self.flat_name(item)),
+            "custom_tool_call" => (Source::NativeCustom, self.flat_name(item)),
             kind => match BuiltInTool::of_call(kind, item) {
                 Some(tool) => (Source::NativeBuiltIn, tool.function().into()),
                 None => return Ok(false),
@@ -265,6 +267,17 @@ impl ResponseReader {
         let start = CallStart { index: 0, id, name, runner: Runner::Client, source, signature: None };
         self.calls.begin(output, start, out)?;
         Ok(true)
+    }
+
+    /// The name of the tool that a call means. A tool in a namespace has the name by which toolwire knows it.
+    fn flat_name<'a>(&self, item: Json<'a>) -> Cow<'a, str> {
+        let (namespace, name) = (text(item, "namespace"), text(item, "name"));
+        if namespace.is_empty() || name.is_empty() {
+            return name;
+        }
+        let names = flat_names(&namespace, &name);
+        let declared = names.iter().find(|name| self.calls.tools().resolve(name).is_some());
+        declared.cloned().map_or(name, Cow::Owned)
     }
 
     /// Handles a piece of a part, which is the raw body of a JSON string.
@@ -313,6 +326,11 @@ impl ResponseReader {
         let is_reasoning = matches!(key.section, Section::Summary | Section::Thought);
         self.progress.has_content |= !is_reasoning;
         out.event(match key.section {
+            Section::Text if !self.logprobs.is_empty() => {
+                let means = Event::Text(piece.into());
+                out.event(Event::Verbatim { frame: &self.logprobs, means: Some(&means) });
+                return Ok(());
+            }
             Section::Text => Event::Text(piece.into()),
             Section::Refusal => Event::Refusal(piece.into()),
             Section::Summary | Section::Thought => Event::Reasoning(Reasoning::text(piece)),

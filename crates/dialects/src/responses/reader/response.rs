@@ -37,6 +37,8 @@ pub struct ResponseReader {
     /// Whether any message had a phase.
     pub(super) has_phases: bool,
     plain: FrameCache<Plain>,
+    /// The log probabilities of the tokens in the next piece of text, as JSON.
+    pub(super) logprobs: String,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
 }
@@ -122,6 +124,7 @@ impl ResponseReader {
             has_index_twice: false,
             has_phases: false,
             plain: FrameCache::default(),
+            logprobs: String::new(),
             progress: Progress::default(),
             skipped: Skipped::default(),
         }
@@ -212,11 +215,14 @@ impl ResponseReader {
             return Ok(());
         };
         let Some(output) = self.addressed(event)? else { return Ok(()) };
-        if self.plain.may_learn() && event.output_index().is_some() {
+        self.note_logprobs(event.logprobs);
+        if self.logprobs.is_empty() && self.plain.may_learn() && event.output_index().is_some() {
             let template = FrameTemplate::learn(frame, body, event.sequence);
             self.plain.learn(template.map(|template| Plain { template, output, target }));
         }
-        self.piece(output, target, body, out)
+        let result = self.piece(output, target, body, out);
+        self.logprobs.clear();
+        result
     }
 
     /// Handles a piece of an item. Both paths use this.

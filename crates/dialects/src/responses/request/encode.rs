@@ -1,10 +1,12 @@
 //! Encodes a [`Conversation`] as a Responses request body.
 
 mod items;
+mod namespaces;
 mod tools;
 
 use serde_json::{Map, Value};
 
+use self::namespaces::Namespaces;
 use super::DIALECT;
 use crate::{
     Dialect, UpstreamRequest,
@@ -43,8 +45,10 @@ pub(in crate::responses) fn encode(
         if let Some(instructions) = instructions.filter(|text| !text.is_empty()) {
             body.key("instructions").string(&instructions);
         }
-        body.key("input").array(|body| items::put(body, turns, conversation, &mut dropped));
-        tools::put(body, conversation, rest);
+        let namespaces = Namespaces::new(conversation, options);
+        let context = items::Context { conversation, options, namespaces: &namespaces };
+        body.key("input").array(|body| items::put(body, turns, context, &mut dropped));
+        tools::put(body, conversation, rest, &namespaces);
         put_sampling(body, conversation, &mut dropped);
         put_nested(body, conversation, rest, is_off);
         let shared = openai_fields::given(conversation, Dialect::Responses, SHARED);

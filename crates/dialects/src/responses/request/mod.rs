@@ -16,6 +16,7 @@ mod tools;
 
 pub(super) use encode::encode;
 pub(super) use items::{clip, unknown_item};
+pub(super) use tools::flat_names;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};

@@ -268,6 +268,11 @@ fn flat(namespace: &str, name: &str) -> String {
     marked(namespace, name)
 }
 
+/// The names that a tool in a namespace may have.
+pub(in crate::responses) fn flat_names(namespace: &str, name: &str) -> [String; 2] {
+    [flat(namespace, name), marked(namespace, name)]
+}
+
 /// A valid name that resembles the original. A digest distinguishes it from the names of similar tools.
 fn marked(namespace: &str, name: &str) -> String {
     let joined = format!("{namespace}__{name}");

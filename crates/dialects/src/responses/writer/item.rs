@@ -80,6 +80,8 @@ struct Part {
     kind: PartKind,
     text: Streamed,
     citations: Vec<String>,
+    /// The log probabilities of the tokens, as JSON.
+    logprobs: Vec<String>,
     /// Number of characters of text in the response before this part. Positions of citations are relative to
     /// this number.
     begins_at: u64,
@@ -109,6 +111,26 @@ impl Message {
     /// Adds a piece of text. Returns the number of bytes that are stored.
     pub(super) fn push(&mut self, kind: PartKind, text: &str, at: u64, events: &mut Events<'_>) -> usize {
         self.open(kind, at, events).text.push(text, events)
+    }
+
+    /// Adds a piece of text with the log probabilities of its tokens, a JSON array. Returns the number of bytes that are
+    /// stored.
+    pub(super) fn push_with_logprobs(
+        &mut self,
+        text: &str,
+        logprobs: &str,
+        at: u64,
+        events: &mut Events<'_>,
+    ) -> usize {
+        self.open(PartKind::Text, at, events);
+        let more = format!(",\"logprobs\":{logprobs}");
+        let prefix = delta_prefix("response.output_text.delta", &self.members(), &more);
+        let Some(part) = &mut self.part else { return 0 };
+        let piece = part.text.body.push_escaped(text);
+        events.delta(&prefix, piece);
+        let tokens = logprobs.trim().strip_prefix('[').and_then(|tokens| tokens.strip_suffix(']'));
+        part.logprobs.extend(tokens.map(str::to_owned));
+        piece.len() + logprobs.len()
     }
 
     /// Adds a citation. Returns the number of bytes that are stored.
@@ -196,14 +218,16 @@ impl Part {
             }
         };
         events.put("response.content_part.added", &[place, ",\"part\":", empty]);
-        Self { kind, text: Streamed::new(prefix), citations: Vec::new(), begins_at: at }
+        Self { kind, text: Streamed::new(prefix), citations: Vec::new(), logprobs: Vec::new(), begins_at: at }
     }
 
     /// Ends the part. Returns its JSON.
     fn end(self, place: &str, events: &mut Events<'_>) -> Rope {
         let text = self.text.body;
+        let logprobs = format!(",\"logprobs\":[{}]", self.logprobs.join(","));
+        let behind_text = format!("\"{logprobs}");
         let (done, key, behind) = match self.kind {
-            PartKind::Text => ("response.output_text.done", ",\"text\":\"", "\",\"logprobs\":[]"),
+            PartKind::Text => ("response.output_text.done", ",\"text\":\"", behind_text.as_str()),
             PartKind::Refusal => ("response.refusal.done", ",\"refusal\":\"", "\""),
         };
         events.put_rope(done, &[place, key], &text, behind);
@@ -214,7 +238,9 @@ impl Part {
                 part.append(&text);
                 part.push("\",\"annotations\":[");
                 part.push_string(self.citations.join(","));
-                part.push("],\"logprobs\":[]}");
+                part.push("]");
+                part.push_string(logprobs);
+                part.push("}");
             }
             PartKind::Refusal => {
                 part.push("{\"type\":\"refusal\",\"refusal\":\"");

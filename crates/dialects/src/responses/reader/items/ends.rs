@@ -124,12 +124,26 @@ impl ResponseReader {
                     continue;
                 }
             };
-            self.complete(output, PartKey { section, index }, &text(part, key), out)?;
+            let key_of_part = PartKey { section, index };
+            if !self.item(output)?.parts.iter().any(|(known, _)| *known == key_of_part) {
+                self.note_logprobs(part.get("logprobs"));
+            }
+            let result = self.complete(output, key_of_part, &text(part, key), out);
+            self.logprobs.clear();
+            result?;
             annotations.extend(part.get("annotations").into_iter().flat_map(|list| list.elements()));
         }
         let told = self.item(output)?.annotations;
         annotations.iter().skip(told).for_each(|annotation| self.annotation(*annotation, out));
         Ok(())
+    }
+
+    /// Notes the log probabilities of the tokens in the next piece of text, for clients of this API.
+    pub(in crate::responses::reader) fn note_logprobs(&mut self, logprobs: Option<Json<'_>>) {
+        let logprobs = logprobs.filter(|list| self.settings.verbatim && list.elements().next().is_some());
+        if let Some(logprobs) = logprobs {
+            self.logprobs.push_str(&on_one_line(logprobs));
+        }
     }
 
     fn end_reasoning(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {

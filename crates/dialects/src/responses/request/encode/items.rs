@@ -4,28 +4,35 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{DIALECT, tools};
+use super::{DIALECT, namespaces::Namespaces, tools};
 use crate::{
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Conversation, Part, Role, Turn},
     responses::{
         built_in::BuiltInTool,
         request::items::{ITEMS, meaning},
+        upstream::Options,
     },
     wire::json::{Encoder, Json},
 };
 
+/// What the items of a request depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'c> {
+    pub(super) conversation: &'c Conversation,
+    pub(super) options: &'c Options,
+    pub(super) namespaces: &'c Namespaces<'c>,
+}
+
 /// Writes the items of `turns`. If the client speaks this dialect, its own items are written, provided that
 /// they still represent the turn.
-pub(super) fn put(
-    body: &mut Encoder,
-    turns: &[Turn],
-    conversation: &Conversation,
-    dropped: &mut Vec<String>,
-) {
+pub(super) fn put(body: &mut Encoder, turns: &[Turn], context: Context<'_>, dropped: &mut Vec<String>) {
+    let Context { conversation, options, namespaces } = context;
     let mut items = Items {
         built_in_calls: built_in_calls(turns, conversation),
-        customs: tools::customs(conversation),
+        customs: tools::customs(conversation, namespaces),
         custom_calls: HashSet::new(),
+        namespaces,
+        plain: options.server.takes_plain_reasoning().then_some(0),
         dropped,
     };
     for turn in turns {
@@ -128,6 +135,9 @@ struct Items<'a> {
     built_in_calls: HashMap<&'a str, BuiltInTool>,
     customs: HashSet<&'a str>,
     custom_calls: HashSet<&'a str>,
+    namespaces: &'a Namespaces<'a>,
+    /// The number of items with reasoning in plain text so far, if the server takes it.
+    plain: Option<usize>,
     dropped: &'a mut Vec<String>,
 }
 
@@ -165,10 +175,14 @@ impl<'a> Items<'a> {
             Part::Result(output) => self.result(body, output, &[]),
             Part::Reasoning { text, signature, .. } => {
                 let state = signature.as_ref().and_then(|signature| signature.from_dialect(DIALECT));
-                match state.filter(|state| !state.is_empty()) {
-                    Some(state) => reasoning(body, text, state),
-                    // The API accepts only reasoning that it can decrypt.
-                    None => self.dropped.push("messages[].reasoning".to_owned()),
+                match (state.filter(|state| !state.is_empty()), &mut self.plain) {
+                    (Some(state), _) => reasoning(body, text, state),
+                    (None, Some(number)) if !text.is_empty() => {
+                        plain_reasoning(body, text, *number);
+                        *number += 1;
+                    }
+                    // OpenAI's API accepts only reasoning that it can decrypt.
+                    (None, _) => self.dropped.push("messages[].reasoning".to_owned()),
                 }
             }
             // An item of a server tool.
@@ -214,7 +228,7 @@ impl<'a> Items<'a> {
         body.object(|body| {
             body.key("type").string(if is_custom { "custom_tool_call" } else { "function_call" });
             body.key("call_id").string(&call.id);
-            body.key("name").string(&call.name);
+            self.namespaces.put_name(body, &call.name);
             if is_custom {
                 let input =
                     Json::parse(&call.arguments).ok().and_then(|json| json.get(CUSTOM_INPUT)?.as_str());
@@ -293,5 +307,20 @@ fn reasoning(body: &mut Encoder, text: &str, state: &str) {
             }
         });
         body.key("encrypted_content").string(state);
+    });
+}
+
+/// Writes reasoning as servers of open models write it. They require an id, but do not look it up.
+fn plain_reasoning(body: &mut Encoder, text: &str, number: usize) {
+    body.object(|body| {
+        body.key("type").string("reasoning");
+        body.key("id").string(&format!("rs_{number}"));
+        body.key("summary").array(|_| {});
+        body.key("content").array(|body| {
+            body.object(|body| {
+                body.key("type").string("reasoning_text");
+                body.key("text").string(text);
+            });
+        });
     });
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::DIALECT;
+use super::{DIALECT, namespaces::Namespaces};
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
     schemas::{for_openai, without_parameters},
@@ -12,19 +12,28 @@ use crate::{
 };
 
 /// Writes the tools and the tool choice. The upstream's own tools that the client requested are forwarded.
-pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
+pub(super) fn put(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    namespaces: &Namespaces<'_>,
+) {
     let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let is_in_input = |tool: &&Tool| conversation.late_tools.contains(&tool.name) && original(tool).is_some();
-    let mut declared = conversation.tools.iter().filter(|tool| !is_in_input(tool)).peekable();
-    if declared.peek().is_none() && own.is_empty() {
+    let is_elsewhere = |tool: &&Tool| {
+        let is_in_input = conversation.late_tools.contains(&tool.name) && original(tool).is_some();
+        is_in_input || namespaces.of(&tool.name).is_some()
+    };
+    let mut declared = conversation.tools.iter().filter(|tool| !is_elsewhere(tool)).peekable();
+    if declared.peek().is_none() && own.is_empty() && !namespaces.are_declared() {
         return;
     }
     let built_in = built_in(conversation);
     body.key("tools").array(|body| {
         declared.for_each(|tool| declaration(body, tool, built_in.contains_key(tool.name.as_str())));
+        namespaces.put(body);
         own.iter().for_each(|tool| body.value(tool));
     });
-    put_choice(body, conversation, rest.get("tool_choice"), &built_in);
+    put_choice(body, conversation, rest.get("tool_choice"), &built_in, namespaces);
     if !conversation.parallel_calls {
         body.key("parallel_tool_calls").value(&false);
     }
@@ -36,12 +45,13 @@ fn original(tool: &Tool) -> Option<Json<'_>> {
 }
 
 /// The names of the tools that are sent as custom tools, whose input is plain text.
-pub(super) fn customs(conversation: &Conversation) -> HashSet<&str> {
+pub(super) fn customs<'c>(conversation: &'c Conversation, namespaces: &Namespaces<'c>) -> HashSet<&'c str> {
     if conversation.custom_tools.is_empty() {
         return HashSet::new();
     }
     let tools = conversation.tools.iter();
-    let customs = tools.filter(|tool| conversation.is_custom(&tool.name) && original(tool).is_some());
+    let is_as_declared = |tool: &Tool| original(tool).is_some() || namespaces.of(&tool.name).is_some();
+    let customs = tools.filter(|tool| conversation.is_custom(&tool.name) && is_as_declared(tool));
     customs.map(|tool| tool.name.as_str()).collect()
 }
 
@@ -104,8 +114,9 @@ fn put_choice(
     conversation: &Conversation,
     written: Option<&Value>,
     built_in: &HashMap<&str, &str>,
+    namespaces: &Namespaces<'_>,
 ) {
-    let customs = customs(conversation);
+    let customs = customs(conversation, namespaces);
     let reference = |body: &mut Encoder, name: &str| {
         if let Some(kind) = built_in.get(name) {
             return body.object(|body| body.key("type").string(kind));
@@ -113,7 +124,7 @@ fn put_choice(
         let kind = if customs.contains(name) { "custom" } else { "function" };
         body.object(|body| {
             body.key("type").string(kind);
-            body.key("name").string(name);
+            namespaces.put_name(body, name);
         });
     };
     match &conversation.tool_choice {
@@ -125,7 +136,9 @@ fn put_choice(
         ToolChoice::None => body.key("tool_choice").string("none"),
         ToolChoice::Required => body.key("tool_choice").string("required"),
         ToolChoice::Named(name) => reference(body.key("tool_choice"), name),
-        ToolChoice::Allowed { .. } if written.is_some() && conversation.namespaced.is_empty() => {
+        ToolChoice::Allowed { .. }
+            if written.is_some() && (conversation.namespaced.is_empty() || namespaces.are_declared()) =>
+        {
             body.key("tool_choice").value(&written);
         }
         ToolChoice::Allowed { names, required } => body.key("tool_choice").object(|body| {
