@@ -33,16 +33,15 @@ pub(super) fn given<'c>(
     names.iter().filter_map(value)
 }
 
-/// Removes the fields that [`given`] returns from those that are reported as dropped.
+/// Removes `fields`, which [`given`] has returned, from those that are reported as dropped.
 pub(super) fn tell_carried(
     conversation: &Conversation,
-    own: Dialect,
-    names: &'static [&'static str],
+    fields: &[(&'static str, &Value)],
     dropped: &mut Vec<String>,
 ) {
-    for (name, _) in given(conversation, own, names) {
+    for (name, _) in fields {
         let text = conversation.rest.get("text").and_then(Value::as_object);
-        let is_all = name == VERBOSITY && text.is_some_and(|text| text.len() == 1);
-        dropped.retain(|field| field != name && !(is_all && field == "text"));
+        let is_all = *name == VERBOSITY && text.is_some_and(|text| text.len() == 1);
+        dropped.retain(|field| field != *name && !(is_all && field == "text"));
     }
 }

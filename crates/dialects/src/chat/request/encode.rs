@@ -28,6 +28,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     let constraint = conversation.constraint.as_ref();
     let constraint = constraint.map(|constraint| Fields::new(options.server, constraint)).unwrap_or_default();
+    let carried = Carried::new(conversation, options);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
@@ -41,22 +42,15 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
         });
         tools::put(body, conversation, rest, options);
         put_max_tokens(body, conversation, rest, options.max_tokens);
-        put_sampling(body, conversation, rest, &constraint.members, model, options);
-        let thinking = thinking_member(conversation, options);
-        if let Some(thinking) = &thinking {
-            body.key("thinking").value(thinking);
-        }
+        put_sampling(body, conversation, rest, &constraint.members, model, options, &carried);
+        carried.put(body);
         let is_ours = |key: &str| {
-            is_put(key) || constraint.members.contains_key(key) || (key == "thinking" && thinking.is_some())
+            is_put(key)
+                || constraint.members.contains_key(key)
+                || (key == "thinking" && carried.thinking.is_some())
         };
         for (key, value) in rest.iter().filter(|(key, _)| !is_ours(key)) {
             body.key(key).value(value);
-        }
-        for (key, value) in openai_fields::given(conversation, Dialect::Chat, options.openai_fields()) {
-            body.key(key).value(value);
-        }
-        if let Some(top_k) = top_k(conversation, options) {
-            body.key("top_k").value(top_k);
         }
         for (key, value) in &constraint.members {
             body.key(key).value(value);
@@ -75,13 +69,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     if options.takes_thinking() || options.takes_no_effort(model) {
         thinking::tell_carried(conversation, &mut dropped);
     }
-    if thinking_member(conversation, options).is_some() {
-        dropped.retain(|field| field != "thinking");
-    }
-    openai_fields::tell_carried(conversation, Dialect::Chat, options.openai_fields(), &mut dropped);
-    if top_k(conversation, options).is_some() {
-        dropped.retain(|field| field != "top_k");
-    }
+    carried.tell(conversation, &mut dropped);
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
@@ -160,6 +148,42 @@ fn put_max_tokens(
     }
 }
 
+/// The members for what clients of other APIs say in fields of these.
+struct Carried<'c> {
+    thinking: Option<Value>,
+    top_k: Option<&'c Value>,
+    /// The fields of Responses that have the same names here.
+    shared: Vec<(&'static str, &'c Value)>,
+}
+
+impl<'c> Carried<'c> {
+    fn new(conversation: &'c Conversation, options: &Options) -> Self {
+        let of_messages = conversation.rest.from_dialect(Dialect::Messages.name());
+        Self {
+            thinking: thinking_member(conversation, options),
+            top_k: of_messages.filter(|_| options.takes_top_k()).and_then(|rest| rest.get("top_k")),
+            shared: openai_fields::given(conversation, Dialect::Chat, options.openai_fields()).collect(),
+        }
+    }
+
+    fn put(&self, body: &mut Encoder) {
+        let own = [("thinking", self.thinking.as_ref()), ("top_k", self.top_k)];
+        let own = own.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        own.chain(self.shared.iter().copied()).for_each(|(key, value)| body.key(key).value(value));
+    }
+
+    /// Removes the fields of the client from those that are reported as dropped.
+    fn tell(&self, conversation: &Conversation, dropped: &mut Vec<String>) {
+        let is_carried = |field: &str| match field {
+            "thinking" => self.thinking.is_some(),
+            "top_k" => self.top_k.is_some(),
+            _ => false,
+        };
+        dropped.retain(|field| !is_carried(field));
+        openai_fields::tell_carried(conversation, &self.shared, dropped);
+    }
+}
+
 /// The `thinking` member that turns thinking on or off. It is sent if a client of another dialect does so, and
 /// to servers that reject thinking together with a required call.
 fn thinking_member(conversation: &Conversation, options: &Options) -> Option<Value> {
@@ -172,12 +196,6 @@ fn thinking_member(conversation: &Conversation, options: &Options) -> Option<Val
     }
 }
 
-/// A client's `top_k` in a request of Messages, for servers that have it too.
-fn top_k<'c>(conversation: &'c Conversation, options: &Options) -> Option<&'c Value> {
-    let rest = conversation.rest.from_dialect(Dialect::Messages.name()).filter(|_| options.takes_top_k());
-    rest?.get("top_k")
-}
-
 /// Writes the other sampling settings, except those that `constraint` overrides.
 fn put_sampling(
     body: &mut Encoder,
@@ -186,14 +204,15 @@ fn put_sampling(
     constraint: &Map<String, Value>,
     model: &str,
     options: &Options,
+    carried: &Carried<'_>,
 ) {
     let sampling = &conversation.sampling;
     let mut put = Optional { body, rest };
     put.member("temperature", sampling.temperature.as_ref());
     put.member("top_p", sampling.top_p.as_ref());
     put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
-    let is_excluded = options.exclusive_thinking
-        && (rest.contains_key("thinking") || thinking_member(conversation, options).is_some());
+    let is_excluded =
+        options.exclusive_thinking && (rest.contains_key("thinking") || carried.thinking.is_some());
     let is_off = thinking::is_off(conversation, Dialect::Chat) && options.takes_no_effort(model);
     let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
     put.member("reasoning_effort", effort.filter(|_| !is_excluded).as_ref());

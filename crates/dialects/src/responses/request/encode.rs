@@ -37,6 +37,7 @@ pub(in crate::responses) fn encode(
     if is_off {
         thinking::tell_carried(conversation, &mut dropped);
     }
+    let shared: Vec<_> = openai_fields::given(conversation, Dialect::Responses, SHARED).collect();
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         if !model.is_empty() {
@@ -51,8 +52,7 @@ pub(in crate::responses) fn encode(
         tools::put(body, conversation, rest, &namespaces);
         put_sampling(body, conversation, &mut dropped);
         put_nested(body, conversation, rest, is_off);
-        let shared = openai_fields::given(conversation, Dialect::Responses, SHARED);
-        for (key, value) in shared.filter(|(key, _)| *key != VERBOSITY) {
+        for (key, value) in shared.iter().filter(|(key, _)| *key != VERBOSITY) {
             body.key(key).value(value);
         }
         put_include(body, rest, options);
@@ -62,7 +62,7 @@ pub(in crate::responses) fn encode(
         body.key("store").value(&options.store);
         body.key("stream").value(&conversation.stream);
     });
-    openai_fields::tell_carried(conversation, Dialect::Responses, SHARED, &mut dropped);
+    openai_fields::tell_carried(conversation, &shared, &mut dropped);
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
