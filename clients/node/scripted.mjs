@@ -7,10 +7,8 @@ import { STAND } from "./sdk.mjs";
 // How long to wait for an expected state, in milliseconds.
 const PATIENCE = 20_000;
 
-export async function seen(scenario) {
-  const all = await (await fetch(`${STAND.upstream}/state`)).json();
-  return all[scenario] ?? { open: 0, left: 0, requests: [] };
-}
+/** Returns the scenario's counts, and the bodies of its latest requests. */
+export const seen = async (scenario) => (await fetch(`${STAND.upstream}/state/${scenario}`)).json();
 
 /** Lets the scenario's response continue. */
 export const go = (scenario) => fetch(`${STAND.upstream}/go/${scenario}`);

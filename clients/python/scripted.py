@@ -19,9 +19,9 @@ def upstream():
 
 class Upstream:
     def seen(self, scenario):
-        with urllib.request.urlopen(f"{STAND['upstream']}/state") as response:
-            seen = json.load(response)
-        return seen.get(scenario, {"open": 0, "left": 0, "requests": []})
+        """Returns the scenario's counts, and the bodies of its latest requests."""
+        with urllib.request.urlopen(f"{STAND['upstream']}/state/{scenario}") as response:
+            return json.load(response)
 
     def go(self, scenario):
         """Lets the scenario's response continue."""

@@ -129,14 +129,16 @@ class LangChain:
     speaks_functions = False
 
     def stream(self, request):
-        answer, message = Answer(), None
+        answer, chunks = Answer(), []
         try:
             for chunk in model(request).stream(request["messages"]):
                 answer.text += chunk.text
-                message = chunk if message is None else message + chunk
+                chunks.append(chunk)
         except openai.APIError as error:
             answer.error = error
             return answer
+        # Adding them one by one would parse the arguments again each time.
+        message = chunks[0] + chunks[1:]
         answer.calls = [
             {"id": call["id"], "name": call["name"], "arguments": call["args"]} for call in message.tool_call_chunks
         ]

@@ -53,10 +53,10 @@ def test_arguments_arrive_while_the_model_writes_them(pieces, scenario, upstream
 
 def test_bounced_call_arrives_complete(upstream):
     """After a misrouted call without arguments, toolwire retries. The client sees a single response."""
-    before = len(upstream.seen("bounce")["requests"])
+    before = upstream.seen("bounce")["count"]
     answer = client().chat.completions.create(model="bounce", messages=QUESTION, tools=[WEATHER])
     [choice] = answer.choices
     [call] = choice.message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Paris"})
     assert (choice.message.content, choice.finish_reason) == (None, "tool_calls")
-    assert len(upstream.seen("bounce")["requests"]) == before + 2
+    assert upstream.seen("bounce")["count"] == before + 2

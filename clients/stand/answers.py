@@ -19,7 +19,7 @@ REFUSAL = "Too many requests for now."
 FAILURE = "The model broke down."
 
 # Arguments are sent in pieces of this many characters, after a first short one.
-PIECE = 4000
+PIECE = 1000
 
 
 class Gone(Exception):

@@ -1,9 +1,9 @@
 """An upstream for what fixtures cannot do: react to the request, notice a disconnect, break the connection.
 
 The first segment of the path selects the scenario. For example, the base URL `http://…/loop` selects the tool loop, and
-`http://…/loop/hermes` a tool loop with the call in this format. `GET /state` returns `{scenario: {"open", "left", "requests"}}`:
-the number of open responses, the number of responses whose reader has disconnected, and the request bodies. `GET /go/SCENARIO` lets
-a waiting response continue.
+`http://…/loop/hermes` a tool loop with the call in this format. `GET /state/SCENARIO` returns `{"open", "left", "count", "requests"}`:
+the number of open responses, of responses whose reader has disconnected, and of requests, and the bodies of the latest requests.
+`GET /go/SCENARIO` lets a waiting response continue.
 """
 
 import base64
@@ -12,7 +12,7 @@ import re
 import struct
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -211,25 +211,35 @@ def text_of(turn):
     return json.dumps(turn, ensure_ascii=False)
 
 
+# How many of a scenario's request bodies are kept.
+KEPT = 10
+
+
 class State:
     """What the upstream has seen, by scenario."""
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.seen = defaultdict(lambda: {"open": 0, "left": 0, "requests": []})
+        self.seen = defaultdict(Counter)
+        self.requests = defaultdict(lambda: deque(maxlen=KEPT))
         self.go = defaultdict(lambda: threading.Semaphore(0))
 
-    def add(self, scenario, **changes):
-        """Adds to the counts and lists of `scenario`. Returns the number of its requests."""
+    def begin(self, scenario, body):
+        """Counts a request to `scenario` and its open response. Returns the number of earlier requests."""
         with self.lock:
-            seen = self.seen[scenario]
-            for key, value in changes.items():
-                seen[key] += value
-            return len(seen["requests"])
+            self.requests[scenario].append(body)
+            self.seen[scenario].update(open=1, count=1)
+            return self.seen[scenario]["count"] - 1
 
-    def json(self):
+    def add(self, scenario, **changes):
         with self.lock:
-            return json.dumps(self.seen).encode()
+            self.seen[scenario].update(changes)
+
+    def json(self, scenario):
+        with self.lock:
+            counts = {key: self.seen[scenario][key] for key in ("open", "left", "count")}
+            bodies = b", ".join(self.requests[scenario])
+        return b'%s, "requests": [%s]}' % (json.dumps(counts).encode()[:-1], bodies)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -237,9 +247,10 @@ class Handler(BaseHTTPRequestHandler):
     state = State()
 
     def do_GET(self):
-        if self.path.startswith("/go/"):
-            self.state.go[self.path.removeprefix("/go/")].release()
-        body = self.state.json()
+        _, what, scenario = self.path.split("/")
+        if what == "go":
+            self.state.go[scenario].release()
+        body = self.state.json(scenario)
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -247,9 +258,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         _, scenario, variant, *_ = self.path.split("/")
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.rfile.read(int(self.headers["content-length"]))
+        request = json.loads(body)
         self.close_connection = True
-        number = self.state.add(scenario, open=1, requests=[request]) - 1
+        number = self.state.begin(scenario, body)
         try:
             dialect = answers.of_path(self.path)
             options = {"variant": variant, "go": self.state.go[scenario]}
