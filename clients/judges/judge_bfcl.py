@@ -5,6 +5,7 @@ same calls must arrive, with the types of their arguments, without text.
 """
 
 import asyncio
+import itertools
 import json
 from collections import Counter, defaultdict
 
@@ -12,8 +13,8 @@ import exchange
 import program
 from bfcl_cases import cases, chat_tools
 
-# Without `--nightly`, one of this many cases is played.
-SAMPLE = 12
+# Without `--nightly`, one of this many pairs of a case and a format is played. A prime, so that all formats take their turn.
+SAMPLE = 37
 
 
 def history(case):
@@ -37,8 +38,8 @@ def fault(case, got):
     return None if got["finish"] == "tool_calls" else "finish"
 
 
-async def trips(formats, wanted):
-    """Returns, for each format, how many answers have which fault, with an example."""
+async def trips(formats, wanted, step):
+    """Plays each `step`th pair of a case and a format. Returns, for each format, how many answers have which fault, with an example."""
     faults, examples = defaultdict(Counter), {}
     port = await exchange.listen(repeat)
     with program.serving(port, {name: f'tools = "{name}"\nexamples = 0' for name in formats}) as served:
@@ -52,9 +53,8 @@ async def trips(formats, wanted):
                 examples.setdefault((format, found), f"{format}, {case.id}: {found}: {json.dumps(said, ensure_ascii=False)[:600]}")
 
         def work():
-            for case in wanted:
-                request = {"stream": True, "messages": history(case), "tools": chat_tools(case)}
-                yield from ((case, request, format) for format in formats)
+            for case, format in itertools.islice(itertools.product(wanted, formats), 0, None, step):
+                yield case, {"stream": True, "messages": history(case), "tools": chat_tools(case)}, format
 
         await exchange.share(served, work(), play)
     return faults, list(examples.values())
@@ -63,8 +63,8 @@ async def trips(formats, wanted):
 def judge(options):
     formats = program.taught_formats()
     complete = options.nightly or options.write
-    wanted = list(cases())[:: 1 if complete else SAMPLE]
-    faults, examples = asyncio.run(trips(formats, wanted))
+    wanted = list(cases())
+    faults, examples = asyncio.run(trips(formats, wanted, 1 if complete else SAMPLE))
     if not complete:
         return [], [], examples
     total = len(wanted) * len(formats)
