@@ -153,7 +153,7 @@ class Judge:
     def __init__(self):
         self.registry, self.message, self.simulation, self.evaluator = load()
         self.upstream, self.faults, self.history = Upstream(), [], Counter()
-        self.prefixes = defaultdict(Counter)
+        self.prefixes, self.known = defaultdict(Counter), {}
         self.tasks, self.calls = Counter(), 0
 
     def environment(self, domain, task):
@@ -174,9 +174,7 @@ class Judge:
         for action in actions:
             side = action.requestor
             if side not in sides:
-                tools = environment.get_tools() if side == "assistant" else environment.get_user_tools()
-                schemas = [tool.openai_schema["function"] for tool in tools]
-                sides[side] = Conversation(self, client, format, spoken, api, schemas)
+                sides[side] = Conversation(self, client, format, spoken, api, self.schemas(domain, environment, side))
                 await sides[side].begin([each for each in actions if each.requestor == side])
             received, fault = await sides[side].call(action)
             self.calls += 1
@@ -184,7 +182,7 @@ class Judge:
                 self.faults.append(f"{domain} {task.id}, {format} over {api}: {fault}")
             if not received:
                 break
-            self.execute(environment, sides[side], received, trajectory)
+            self.execute(domain, environment, sides[side], received, trajectory)
         for conversation in sides.values():
             conversation.end()
         told = " ".join(criteria.communicate_info or []) or "Done."
@@ -194,18 +192,22 @@ class Judge:
         if reward != 1.0:
             self.faults.append(f"{domain} {task.id}, {format} over {api}: reward {reward}")
 
-    def execute(self, environment, conversation, received, trajectory):
+    def execute(self, domain, environment, conversation, received, trajectory):
         id, name, arguments = received
-        side = "user" if conversation is not None and conversation.tools and name in self.user_tools(environment) else "assistant"
+        side = "user" if any(tool["name"] == name for tool in self.schemas(domain, environment, "user")) else "assistant"
         call = self.message.ToolCall(id=id, name=name, arguments=json.loads(arguments), requestor=side)
         kind = self.message.UserMessage if side == "user" else self.message.AssistantMessage
         response = environment.get_response(call)
         trajectory += [kind(role=side, content=None, tool_calls=[call]), response]
         conversation.turns.append(("result", id, response.content))
 
-    @staticmethod
-    def user_tools(environment):
-        return {tool.name for tool in environment.get_user_tools()} if environment.user_tools else set()
+    def schemas(self, domain, environment, side):
+        """Returns the side's tools. They are those of the domain, and take long to create."""
+        if (domain, side) not in self.known:
+            has_tools = side == "assistant" or environment.user_tools
+            tools = (environment.get_tools() if side == "assistant" else environment.get_user_tools()) if has_tools else []
+            self.known[domain, side] = [tool.openai_schema["function"] for tool in tools]
+        return self.known[domain, side]
 
     def reward(self, domain, task, trajectory):
         ended = self.simulation.TerminationReason.USER_STOP
