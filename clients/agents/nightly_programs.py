@@ -1,9 +1,10 @@
 """The agents that only a nightly run installs, since they are large."""
 
 import json
+import runpy
 from pathlib import Path
 
-from programs import IS_ARM, SYSTEM, Agent, OpenCode, base_url
+from programs import IS_ARM, ROOT_URL, SYSTEM, Agent, OpenCode, base_url
 from stand import STAND
 
 FOLDER = Path(__file__).parent / "nightly"
@@ -152,7 +153,40 @@ class MiniSwe(Agent):
         return command, environment | {"OPENAI_API_BASE": STAND["url"], "OPENAI_API_KEY": STAND["key"]}
 
 
-AGENTS = {
+class Framework(Agent):
+    """A program that uses a framework, in the environment `environment`."""
+
+    # A native upstream, and one whose model is taught to write calls as text.
+    upstreams = ["chat", "lumo-v1"]
+    SHELLS = {"dspy": "dspy", "semantic_kernel": "tools-shell", "smolagents": "smolagents"}
+
+    def __init__(self, environment, name, api, way):
+        super().__init__(api)
+        self.environment, self.name, self.way = environment, name, way
+        self.shell = self.SHELLS.get(name, "shell")
+
+    def prepare(self, model, _home, _work, prompt):
+        command = [in_python(self.environment, "python"), PROGRAM, self.name, self.api, self.way, model, prompt]
+        # Telemetry, and the prices that litellm downloads.
+        switches = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        switches |= {"HAYSTACK_TELEMETRY_ENABLED": "False", "PYTHONDONTWRITEBYTECODE": "1"}
+        return command, switches | {"KEY": STAND["key"], "ROOT_URL": ROOT_URL, "URL": STAND["url"]}
+
+
+PROGRAM = FOLDER / "frameworks.py"
+
+
+def frameworks():
+    """Yields each framework with each API and each way of asking."""
+    for environment, programs in runpy.run_path(str(PROGRAM))["FRAMEWORKS"].items():
+        for program, (apis, ways) in programs.items():
+            for api in apis:
+                for way in ways:
+                    name = program.__name__
+                    yield f"{name}-{api}-{way}", Framework(environment, name, api, way)
+
+
+AGENTS = dict(frameworks()) | {
     "qwen-chat": QwenCode("chat"),
     "qwen-messages": QwenCode("messages"),
     "qwen-responses": QwenCode("responses"),

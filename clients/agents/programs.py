@@ -53,6 +53,7 @@ class Agent:
             "TMPDIR": str(home),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
+            "NODE_COMPILE_CACHE": os.environ.get("NODE_COMPILE_CACHE", str(home)),
         }
         command, more = self.prepare(model, home, work, prompt)
         process = subprocess.Popen(

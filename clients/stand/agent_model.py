@@ -18,10 +18,17 @@ SHELLS = {
     "shell": ("shell", lambda command: {"command": command}),
     "terminal": ("terminal", lambda command: {"command": command}),
     "mini": ("bash", lambda command: {"command": command}),
+    "smolagents": ("shell", lambda command: {"command": command}),
+    "dspy": ("shell", lambda command: {"command": command}),
+    "tools-shell": ("tools-shell", lambda command: {"command": command}),
 }
 
-# How agents end that do not end with a response without calls.
-LAST_COMMANDS = {"mini": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo '{}'"}
+# The calls by which agents end that do not end with a response without calls.
+LAST_CALLS = {
+    "mini": lambda text: ("bash", {"command": f"echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo '{text}'"}),
+    "smolagents": lambda text: ("final_answer", {"answer": text}),
+    "dspy": lambda text: ("submit", {"answer": text}),
+}
 
 # More than 100 KB, but even after another level of quoting less than 128 KiB, the limit for an argument of a process.
 LINE = 'All work and no play makes a dull toolwire, "ü" and \\.\n'
@@ -49,8 +56,9 @@ def agent(request, answer):
         # A request outside the conversation, such as for a title.
         answer.text("A ", "title")
         answer.finish("stop")
-    elif one and two and wrote and answer.variant in LAST_COMMANDS:
-        answer.call(name, json.dumps(arguments(LAST_COMMANDS[answer.variant].format(f"Done: {facts}."))))
+    elif one and two and wrote and answer.variant in LAST_CALLS:
+        last, given = LAST_CALLS[answer.variant](f"Done: {facts}.")
+        answer.call(last, json.dumps(given))
         answer.finish("tool_calls")
     elif one and two and wrote:
         answer.text("Done: ", f"{facts}.")

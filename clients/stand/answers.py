@@ -156,7 +156,7 @@ class Chat(Answer):
     def finish(self, reason):
         self._delta({}, reason)
         counts = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": OUTPUT_TOKENS}
-        if (self.request.get("stream_options") or {}).get("include_usage"):
+        if not self.request.get("stream") or (self.request.get("stream_options") or {}).get("include_usage"):
             self._object({"choices": [], "usage": counts | {"total_tokens": INPUT_TOKENS + OUTPUT_TOKENS}})
         self.chunk(b"data: [DONE]\n\n")
         self.send(b"0\r\n\r\n")
