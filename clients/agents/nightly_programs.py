@@ -164,6 +164,9 @@ class Framework(Agent):
         super().__init__(api)
         self.environment, self.name, self.way = environment, name, way
         self.shell = self.SHELLS.get(name, "shell")
+        # It fails if a complete response has no token counts, which Lumo's first version does not send.
+        if (name, way) == ("smolagents", "whole"):
+            self.upstreams = ["chat"]
 
     def prepare(self, model, _home, _work, prompt):
         command = [in_python(self.environment, "python"), PROGRAM, self.name, self.api, self.way, model, prompt]
