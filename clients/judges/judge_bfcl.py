@@ -5,7 +5,6 @@ same calls must arrive, with the types of their arguments, without text.
 """
 
 import asyncio
-import itertools
 import json
 from collections import Counter, defaultdict
 
@@ -13,7 +12,7 @@ import exchange
 import program
 from bfcl_cases import cases, chat_tools
 
-# Without `--nightly`, one of this many pairs of a case and a format is played. A prime, so that all formats take their turn.
+# Without `--nightly`, each case is played in one of this many formats, which take turns.
 SAMPLE = 37
 
 
@@ -39,7 +38,7 @@ def fault(case, got):
 
 
 async def trips(formats, wanted, step):
-    """Plays each `step`th pair of a case and a format. Returns, for each format, how many answers have which fault, with an example."""
+    """Plays each case in every `step`th format. Returns, for each format, how many answers have which fault, with an example."""
     faults, examples = defaultdict(Counter), {}
     port = await exchange.listen(repeat)
     with program.serving(port, {name: f'tools = "{name}"\nexamples = 0' for name in formats}) as served:
@@ -53,8 +52,9 @@ async def trips(formats, wanted, step):
                 examples.setdefault((format, found), f"{format}, {case.id}: {found}: {json.dumps(said, ensure_ascii=False)[:600]}")
 
         def work():
-            for case, format in itertools.islice(itertools.product(wanted, formats), 0, None, step):
-                yield case, {"stream": True, "messages": history(case), "tools": chat_tools(case)}, format
+            for number, case in enumerate(wanted):
+                request = {"stream": True, "messages": history(case), "tools": chat_tools(case)}
+                yield from ((case, request, format) for format in formats[number % step :: step])
 
         await exchange.share(served, work(), play)
     return faults, list(examples.values())
