@@ -32,7 +32,10 @@ use toolwire::{
 };
 
 /// The length, in bytes, of the shorter text for a repeated marker.
-const MARKERS: usize = 100_000;
+const MARKERS: usize = 50_000;
+
+/// The same if every case is counted in its full length.
+const FULL: usize = 100_000;
 
 /// The length, in bytes, of the shorter text for a sampled prefix of an example. Work that is quadratic up to a
 /// limit on held text is visible as growth in short texts and as a high cost per byte in long texts.
@@ -203,6 +206,15 @@ impl Selection {
         ends.iter().step_by(step).filter_map(|end| example.get(..*end)).collect()
     }
 
+    /// The length, in bytes, of the shorter text for a repeated marker.
+    fn marker_size(self) -> usize {
+        match self {
+            Self::Few => FEW,
+            Self::Sampled => MARKERS,
+            Self::All => FULL,
+        }
+    }
+
     fn cases(self) -> Vec<Case> {
         let mut cases = Vec::new();
         let mut all = BTreeSet::new();
@@ -216,12 +228,17 @@ impl Selection {
                 continue;
             }
             for marker in &markers {
-                cases.push(Case::new(format.name, (*marker).to_owned(), MARKERS, own()));
+                cases.push(Case::new(format.name, (*marker).to_owned(), self.marker_size(), own()));
             }
             if markers.len() > 1 {
-                cases.push(Case::new(format.name, markers.iter().copied().collect(), MARKERS, own()));
+                cases.push(Case::new(
+                    format.name,
+                    markers.iter().copied().collect(),
+                    self.marker_size(),
+                    own(),
+                ));
             }
-            let size = if self == Self::All { MARKERS } else { BEGINNINGS };
+            let size = if self == Self::All { FULL } else { BEGINNINGS };
             for unit in &beginnings {
                 cases.push(Case::new(format.name, (*unit).to_owned(), size, own()));
             }
@@ -230,7 +247,7 @@ impl Selection {
             all.extend(markers);
             everything.push_str(&mixture);
         }
-        let size = if self == Self::Few { FEW } else { MARKERS };
+        let size = self.marker_size();
         let auto = |unit: &str| Case::new("auto", unit.to_owned(), size, Detect::Auto);
         cases.extend(all.iter().copied().chain(OTHERS.iter().copied()).map(auto));
         if self != Self::Few {
