@@ -153,6 +153,20 @@ class MiniSwe(Agent):
         return command, environment | {"OPENAI_API_BASE": STAND["url"], "OPENAI_API_KEY": STAND["key"]}
 
 
+class Aider(Agent):
+    """aider, which has no tools: it edits files by what the model's text says. `way` is `stream` or `whole`."""
+
+    def __init__(self, way):
+        super().__init__("chat")
+        self.way = way
+
+    def prepare(self, model, _home, _work, prompt):
+        options = ["--yes-always", "--no-git", "--no-pretty", "--no-check-update", "--analytics-disable"]
+        options += ["--no-show-model-warnings", "--stream" if self.way == "stream" else "--no-stream"]
+        speaking = ["--model", f"openai/{model}", "--openai-api-base", STAND["url"], "--openai-api-key", STAND["key"]]
+        return [in_python("aider", "aider"), *options, *speaking, "--message", prompt], {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
 class Framework(Agent):
     """A program that uses a framework, in the environment `environment`."""
 

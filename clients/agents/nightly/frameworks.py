@@ -114,6 +114,30 @@ def haystack(api, stream, model, prompt):
     return agent.run(messages=[ChatMessage.from_user(prompt)], streaming_callback=callback)["messages"][-1].text
 
 
+def instructor(api, stream, model, prompt):
+    """Extracts the arguments of a call, instead of running a loop."""
+    import anthropic
+    import instructor
+    import openai
+    from pydantic import BaseModel
+
+    class get_weather(BaseModel):
+        city: str
+        days: int
+
+    asked = {"model": model, "messages": [{"role": "user", "content": prompt}], "response_model": get_weather, "max_retries": 0}
+    if api == "messages":
+        client = instructor.from_anthropic(anthropic.Anthropic(**ANTHROPIC), mode=instructor.Mode.TOOLS)
+        asked["max_tokens"] = 1000
+    else:
+        client = instructor.from_openai(openai.OpenAI(**OPENAI), mode=instructor.Mode.TOOLS)
+    if stream:
+        *_, last = client.chat.completions.create_partial(**asked)
+    else:
+        last = client.chat.completions.create(**asked)
+    return last.model_dump_json()
+
+
 def langchain(api, stream, model, prompt):
     from langchain.agents import create_agent
     from langchain_anthropic import ChatAnthropic
