@@ -138,7 +138,8 @@ pub(super) struct SearchPlan {
 
 impl SearchPlan {
     /// Returns the plan, or `None` if there is nothing to look for. The plan for automatic detection is built only
-    /// once, and others are shared, too. Formats that a model's name adds are tried before the formats of that plan.
+    /// once, and plans for named formats are shared. Formats that a model's name adds are tried before the formats of
+    /// that plan.
     fn of(settings: &Rules, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));

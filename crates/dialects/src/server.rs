@@ -68,9 +68,10 @@ impl Server {
         if self == Self::Unknown { &PROBES } else { &[] }
     }
 
-    /// The server that `body`, the response to `probe`, identifies, if any.
-    pub(crate) fn of_answer(probe: &Probe, body: &[u8]) -> Option<Self> {
-        probe.server(body)
+    /// Becomes the server that `body`, the response to `probe`, reveals, if any, and returns its name.
+    pub(crate) fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
+        *self = probe.server(body)?;
+        Some(self.name())
     }
 
     /// The server at `host`, if it is one that runs searches for tools, or passes them on.

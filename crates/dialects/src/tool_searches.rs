@@ -55,7 +55,7 @@ pub(crate) fn deferred(tools: &[Tool]) -> Vec<String> {
     tools.iter().filter(is_deferred).map(|tool| tool.name.clone()).collect()
 }
 
-/// Removes the member that defers them from the declarations of `names`, for servers that do not have it.
+/// Removes `defer_loading` from the declarations of the tools in `names`, for servers that do not know it.
 pub fn undefer(tools: &mut [Tool], names: &[String]) {
     let names: HashSet<&str> = names.iter().map(String::as_str).collect();
     for tool in tools.iter_mut().filter(|tool| names.contains(tool.name.as_str())) {

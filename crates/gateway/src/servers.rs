@@ -2,8 +2,8 @@
 //!
 //! The software determines which constraints can be enforced, and whether searches for tools are run by the server. Each
 //! upstream is probed once, in the background, when a request could first benefit. That request waits only if it
-//! declares such a search. Responses are not trusted: their size and time are limited,
-//! redirects are not followed, and only the name of the detected software is stored and logged.
+//! declares such a search. Responses are not trusted: their size and time are limited, redirects are not followed, and
+//! only the name of the detected software is stored and logged.
 
 use std::{
     collections::HashMap,
@@ -63,9 +63,9 @@ struct Search {
 }
 
 impl Servers {
-    /// Covers the upstreams of models for which something may be enforced, and those that may run searches. `before` is the state for the replaced
-    /// configuration, along with what has changed from that configuration to `config`. What was detected for unchanged
-    /// upstreams is reused.
+    /// Covers the upstreams of models for which something may be enforced, and those that may run searches. `before` is
+    /// the state for the replaced configuration, along with what has changed from that configuration to `config`. What
+    /// was detected for unchanged upstreams is reused.
     ///
     /// # Errors
     /// Returns the name of an upstream for which no request can be built, and the reason.

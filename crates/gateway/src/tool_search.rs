@@ -106,7 +106,7 @@ fn is_passed_on(model: &Model, client: ClientDialect) -> bool {
     model.tools == ToolStyle::Native && model.upstream.dialect() == client.dialect()
 }
 
-/// Whether it depends on the unknown server of the upstream who runs the searches that the client declares.
+/// Whether the upstream's server, which is still unknown, determines who runs the searches that the client declares.
 pub(super) fn depends_on_server(model: &Model, client: ClientDialect, conversation: &Conversation) -> bool {
     !conversation.deferral.deferred.is_empty()
         && is_passed_on(model, client)

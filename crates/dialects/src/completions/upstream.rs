@@ -140,7 +140,7 @@ impl UpstreamSide for Options {
 
     /// Identifies the server, provided that it uses the configured API version.
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
-        let identified = Self { server: Server::of_answer(probe, body)?, ..self.clone() };
+        let identified = Self { server: probe.server(body)?, ..self.clone() };
         if identified.form() == self.form() {
             *self = identified;
             return Some(self.server.name());

@@ -156,8 +156,7 @@ impl UpstreamSide for Options {
     }
 
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
-        self.server = Server::of_answer(probe, body)?;
-        Some(self.server.name())
+        self.server.identify(probe, body)
     }
 
     fn searches_tools(&self) -> Option<bool> {

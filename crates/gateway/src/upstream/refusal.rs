@@ -1,4 +1,4 @@
-//! Reads error responses, and says why a response that is none cannot be read.
+//! Reads error responses, and explains why other responses cannot be read.
 
 use std::future::poll_fn;
 

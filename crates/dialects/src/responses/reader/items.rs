@@ -275,9 +275,8 @@ impl ResponseReader {
         if namespace.is_empty() || name.is_empty() {
             return name;
         }
-        let names = flat_names(&namespace, &name);
-        let declared = names.iter().find(|name| self.calls.tools().resolve(name).is_some());
-        declared.cloned().map_or(name, Cow::Owned)
+        let mut names = flat_names(&namespace, &name).into_iter();
+        names.find(|name| self.calls.tools().resolve(name).is_some()).map_or(name, Cow::Owned)
     }
 
     /// Handles a piece of a part, which is the raw body of a JSON string.
