@@ -1,12 +1,8 @@
 //! Converts between Unix time and the times in the configuration, and finds the UTC calendar month of a time.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use toml::value::{Datetime, Offset};
+pub use toolwire_pipeline::wire::calendar::rfc3339;
 use toolwire_pipeline::wire::calendar::{DAY, Date};
-
-/// The last year that a timestamp can be formatted with.
-const MAX_YEAR: i64 = 9999;
 
 /// Converts a date (midnight UTC), or a time with an offset, to Unix time in seconds. Returns `None` for other values,
 /// and for times before 1970.
@@ -31,13 +27,6 @@ pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
 /// Parses a date or time to Unix time in seconds.
 pub fn parse(written: &str) -> Option<u64> {
     unix_time(&written.parse().ok()?)
-}
-
-/// Formats a Unix time in seconds as a UTC timestamp (RFC 3339, section 5.6). Times after the year 9999 are formatted
-/// as the last day of that year.
-pub fn rfc3339(time: u64) -> String {
-    let last = beginning(Date { year: MAX_YEAR, month: 12, day: 31 });
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
 }
 
 /// A calendar month in UTC.

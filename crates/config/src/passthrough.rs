@@ -7,20 +7,20 @@ use super::{
     table::Cell,
     value::{list, parsed},
 };
-use toolwire_pipeline::wire::Invalid;
+use toolwire_pipeline::{dialect::ClientDialect, wire::Invalid};
 
 /// The prefix of all paths. The part after it is appended to the upstream's base URL.
 pub const BASE: &str = "/v1/";
 
+/// The paths below which toolwire serves everything itself.
+const OWN: [&str; 3] = ["/v1/responses", "/v1/models", "/v1/providers"];
+
 /// The paths that toolwire serves itself, and whether it also serves everything below them.
-const OWN: &[(&str, bool)] = &[
-    ("/v1/chat/completions", false),
-    ("/v1/messages", false),
-    ("/v1/messages/count_tokens", false),
-    ("/v1/responses", true),
-    ("/v1/models", true),
-    ("/v1/providers", true),
-];
+fn own() -> impl Iterator<Item = (&'static str, bool)> {
+    let endpoints = ClientDialect::all().flat_map(|dialect| dialect.side().endpoints());
+    let endpoints = endpoints.map(|endpoint| (endpoint.beginning(), endpoint.names_model()));
+    OWN.iter().map(|own| (*own, true)).chain(endpoints)
+}
 
 /// Path patterns. Each is a path, or a prefix followed by `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,14 +80,15 @@ fn parse(written: &str) -> Result<String, Invalid> {
         )
         .into());
     }
-    match OWN.iter().find(|own| conflicts(beginning.ok_or(written), own)) {
+    match own().find(|own| conflicts(beginning.ok_or(written), *own)) {
         Some((own, _)) => Err(format!("toolwire serves `{own}` itself").into()),
         None => Ok(written.to_owned()),
     }
 }
 
 /// Whether a pattern covers one of toolwire's own paths. The pattern is a prefix (`Ok`) or a single path (`Err`).
-fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> bool {
+fn conflicts(pattern: Result<&str, &str>, (own, has_below): (&str, bool)) -> bool {
+    let own = own.trim_end_matches('/');
     let is_below = |path: &str| has_below && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     match pattern {
         Ok(beginning) => own.starts_with(beginning) || is_below(beginning),
@@ -182,7 +183,7 @@ mod tests {
         }
         for (pattern, own) in [
             ("/v1/chat/completions", "/v1/chat/completions"),
-            ("/v1/*", "/v1/chat/completions"),
+            ("/v1/*", "/v1/responses"),
             ("/v1/ch*", "/v1/chat/completions"),
             ("/v1/messages", "/v1/messages"),
             ("/v1/messages/*", "/v1/messages/count_tokens"),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Dialect, SocketSide, Stamp, Writer, fields::check_choice};
+use super::{Dialect, Endpoint, Operation, SocketSide, Stamp, Target, Writer, fields::check_choice};
 use crate::{
     conversation::{BuiltIn, CompactionForm, Conversation, Namespaced, Rest},
     failure::Failure,
@@ -17,7 +17,34 @@ pub trait ClientSide: Sync {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
-    /// Decodes a request's body, but allows the tool choice to name tools that are declared later. The
+    /// The paths of the API.
+    fn endpoints(&self) -> &'static [Endpoint];
+
+    /// The endpoint of requests for a response, which is to be a stream or not.
+    fn endpoint(&self, _stream: bool) -> Option<&'static Endpoint> {
+        self.endpoints().iter().find(|endpoint| endpoint.operation == Operation::Generate)
+    }
+
+    /// The prefix of paths that only this API has. Errors for unknown paths below it are written in this dialect.
+    fn own_prefix(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The parameter of queries that may contain the client's key.
+    fn key_parameter(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The request in `body`, completed with what its path and its query say. Everything after this step sees
+    /// only the body.
+    ///
+    /// # Errors
+    /// [`Kind::Request`](crate::failure::Kind::Request) for an invalid path or query.
+    fn complete(&self, body: Bytes, _target: &Target<'_>) -> Result<Bytes, Failure> {
+        Ok(body)
+    }
+
+    /// Decodes a request's body, which [`ClientSide::complete`] has returned, but allows the tool choice to name tools that are declared later. The
     /// decoded strings share the body's memory.
     ///
     /// # Errors
@@ -72,6 +99,33 @@ pub trait ClientSide: Sync {
 
     /// The failure for a request that names an unknown model.
     fn unknown_model(&self, name: &str) -> Failure;
+
+    /// The list of models, or the page of it that `query` asks for. Each entry of `list` is in OpenAI's format, with
+    /// all fields that are known.
+    ///
+    /// # Errors
+    /// [`Kind::Request`](crate::failure::Kind::Request) if there is no such page.
+    fn model_list(&self, list: Vec<Value>, _query: Option<&str>) -> Result<Value, Failure> {
+        Ok(json!({ "object": "list", "data": list }))
+    }
+
+    /// The entry of one model, made from one in OpenAI's format.
+    fn model_entry(&self, model: Value) -> Value {
+        model
+    }
+
+    /// The name of the model in the body of a request for its entry.
+    ///
+    /// # Errors
+    /// [`Kind::Request`](crate::failure::Kind::Request) if it names none.
+    fn model_asked(&self, _body: &Bytes) -> Result<String, Failure> {
+        Err(self.unknown_model(""))
+    }
+
+    /// The response at an endpoint for facts that need no model.
+    fn facts(&self, _endpoint: &Endpoint) -> Value {
+        Value::Null
+    }
 
     /// A request for a response, made from a request for a compaction as a resource of its own. In dialects
     /// without such requests, `body` itself.

@@ -5,7 +5,7 @@
 //! field that toolwire checks, limits or writes must be listed here.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
-const KNOWN: [&str; 124] = [
+const KNOWN: [&str; 125] = [
     "action",
     "add_generation_prompt",
     "allowed_tools",
@@ -119,6 +119,7 @@ const KNOWN: [&str; 124] = [
     "tool_results",
     "tool_use_id",
     "tools",
+    "toolwire_path",
     "toolwire_previous_response_id",
     "toolwire_thread",
     "top_k",

@@ -7,8 +7,8 @@
 //! determines, and an [`UpstreamDialect`], which the configuration determines. No dialect imports another;
 //! shared code is outside their folders.
 //!
-//! To add a dialect, add a folder here and a row to the table below. A dialect for clients also needs a row
-//! in the route table (`crates/gateway/src/routes.rs`).
+//! To add a dialect, add a folder here and a row to the table below. The client side says which paths it
+//! serves, and the gateway finds them there.
 
 mod block_order;
 mod body;
@@ -18,6 +18,7 @@ pub mod chat;
 mod client;
 pub mod completions;
 mod custom_tools;
+mod endpoint;
 mod field_case;
 mod fields;
 pub(crate) mod finish;
@@ -74,9 +75,11 @@ use self::{
 };
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
+    endpoint::{Endpoint, Operation, Target, parameter},
     fit::{File, Source, Unfit, fitted},
     model_facts::{Adjusted, ESSENTIAL, MemberSettings, ModelFacts, facts_table, refused_member},
     observed_properties::{Observed, ReasoningField},
+    percent::percent_decoded,
     probe::{Probe, Root, TemplateSource},
     response_writer::ResponseWriter,
     skipped_parts::{Skip, Skipped},

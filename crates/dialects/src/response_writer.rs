@@ -23,6 +23,11 @@ pub trait StreamForm {
     /// Creates a stream for one response.
     fn new(answering: &Answering) -> Self;
 
+    /// The content type of the stream.
+    fn content_type(&self) -> &'static str {
+        "text/event-stream; charset=utf-8"
+    }
+
     /// Writes an event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
 
@@ -98,6 +103,14 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
             true => Form::Stream(S::new(answering), BlockOrder::default()),
             false => Form::Whole(Box::new(W::new(answering))),
         })
+    }
+
+    /// The content type of a successful response.
+    pub fn content_type(&self) -> &'static str {
+        match &self.0 {
+            Form::Stream(stream, _) => stream.content_type(),
+            Form::Whole(_) => "application/json",
+        }
     }
 
     /// Writes an event, or only records it if the response is not streamed.

@@ -187,6 +187,13 @@ macro_rules! dialects {
                 }
             }
 
+            /// The content type of a successful response.
+            pub fn content_type(&self) -> &'static str {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::content_type(writer),)?)*
+                }
+            }
+
             /// Writes `event` in the client's dialect, or nothing if the dialect cannot express it.
             pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
                 match self {

@@ -125,6 +125,11 @@ impl AnswerBody {
         self.flow.stream && !refused
     }
 
+    /// The content type of a response that did not fail before its start.
+    pub(super) fn content_type(&self) -> &'static str {
+        self.flow.asked.pipeline.content_type()
+    }
+
     /// The entry of the model that answers, and how many entries have been asked. `None` if the model has no
     /// alternatives.
     pub(super) fn attempts(&self) -> Option<(&str, usize)> {

@@ -5,7 +5,7 @@
 
 mod watch;
 
-use std::{collections::HashMap, io, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, io, net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -21,16 +21,33 @@ use toolwire_config::{
     ClientKey, Config, KeyDigest, KeyFile,
     client_keys::{owner_of_name, settled},
     is_mistyped,
+    percent::percent_decoded,
 };
 use toolwire_execution::{ask::Payer, key_mark};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
-    dialect::UID_HEADER,
+    dialect::{UID_HEADER, parameter},
     failure::{Failure, Kind},
 };
 
 /// Headers that may contain a bare key, in addition to `Authorization: Bearer`.
-const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
+const KEY_HEADERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
+
+/// Adds the key in the parameter `name` of `query` to the headers, as if it had been sent there.
+pub(super) fn with_key_of_query<'h>(
+    headers: &'h HeaderMap,
+    query: Option<&str>,
+    name: Option<&str>,
+) -> Cow<'h, HeaderMap> {
+    let key = query.zip(name).and_then(|(query, name)| percent_decoded(parameter(query, name)?));
+    let Some(mut key) = key.and_then(|key| HeaderValue::try_from(key).ok()) else {
+        return Cow::Borrowed(headers);
+    };
+    key.set_sensitive(true);
+    let mut headers = headers.clone();
+    headers.append("x-api-key", key);
+    Cow::Owned(headers)
+}
 
 /// The sender of a request. If no keys are needed, all clients are the same caller.
 #[derive(Debug, Clone, Default)]

@@ -1,14 +1,11 @@
 //! [`Models`]: the list at `/v1/models`. It contains the configured names and, if there is a wildcard model, the names
 //! in its upstream's list.
 
-mod page;
-
 use std::sync::Arc;
 
 use http::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use self::page::Page;
 use super::{
     ServeError,
     auth::Caller,
@@ -16,8 +13,7 @@ use super::{
     routes::Route,
     stamp::unix_time,
 };
-use toolwire_config::{Changes, Config, Model, calendar::rfc3339};
-use toolwire_pipeline::failure::Failure;
+use toolwire_config::{Changes, Config, Model};
 
 /// The list of models, shared by all threads.
 #[derive(Debug)]
@@ -35,27 +31,7 @@ const ANTHROPIC_VERSION: &str = "anthropic-version";
 /// Whether a client of Anthropic's API requests models or a path that does not exist. Anthropic's API uses the same
 /// paths for models.
 pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
-    matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
-}
-
-/// The page of the list of models that `query` asks for, in the format of Anthropic's API
-/// (docs/protocols/messages.md#models).
-///
-/// # Errors
-/// [`Kind::Request`](toolwire_pipeline::failure::Kind::Request) if there is no such page.
-pub(super) fn anthropic_list(list: &Value, query: Option<&str>) -> Result<Value, Failure> {
-    let page = Page::of_query(query)?;
-    let data: Vec<_> =
-        list.get("data").and_then(Value::as_array).into_iter().flatten().map(anthropic).collect();
-    page.of(&data)
-}
-
-/// Converts one model to the same format.
-pub(super) fn anthropic(model: &Value) -> Value {
-    let text = |key: &str| model.get(key).and_then(Value::as_str);
-    let name = ["display_name", "name", "id"].into_iter().find_map(text);
-    let created = rfc3339(model.get("created").and_then(Value::as_u64).unwrap_or_default());
-    json!({ "type": "model", "id": text("id"), "display_name": name, "created_at": created })
+    route.is_none_or(Route::is_shared_list) && headers.contains_key(ANTHROPIC_VERSION)
 }
 
 impl Models {
@@ -84,7 +60,7 @@ impl Models {
     }
 
     /// Lists the models that the caller may use, configured names first.
-    pub(super) async fn list(&self, caller: &Caller) -> Value {
+    pub(super) async fn list(&self, caller: &Caller) -> Vec<Value> {
         let entries = self.entries().await;
         let is_allowed = |name: &str| caller.check_model(name).is_ok();
         let mut data = Vec::new();
@@ -98,7 +74,7 @@ impl Models {
             let others = others.filter(|(id, _)| !self.is_named(id) && is_allowed(id));
             data.extend(others.map(|(id, entry)| self.describe(id, wildcard, Some(entry))));
         }
-        json!({ "object": "list", "data": data })
+        data
     }
 
     /// Describes the model `name`. `None` if requests for it are not accepted.

@@ -113,11 +113,6 @@ pub fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Respon
     response
 }
 
-/// The failure of a request for an unknown model at a path that does not belong to any dialect.
-pub(super) fn unknown_model(name: &str) -> Failure {
-    DEFAULT_DIALECT.side().unknown_model(name)
-}
-
 /// The response to a WebSocket upgrade request. Clients that receive it switch to plain HTTP immediately instead of
 /// retrying the upgrade (RFC 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
@@ -245,7 +240,11 @@ pub fn answer(
                 retry_after::end_retries(&mut head.headers);
             }
         }
-        Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
+        Ok(()) if answer.is_streaming() => {
+            put_stream_headers(&mut head.headers);
+            let content_type = HeaderValue::from_static(answer.content_type());
+            head.headers.insert(header::CONTENT_TYPE, content_type);
+        }
         Ok(()) => _ = head.headers.insert(header::CONTENT_TYPE, JSON),
     }
     answer.put_rates(&mut head.headers);

@@ -1,6 +1,7 @@
 //! [`Service`]: the state that requests share, and how a request is handled.
 
 mod admission;
+mod api;
 mod assembly;
 mod below_responses;
 mod generate;

@@ -40,9 +40,38 @@ impl Date {
     }
 }
 
+/// The last year that a timestamp can be formatted with.
+const MAX_YEAR: i64 = 9999;
+
+/// Formats a Unix time in seconds as a UTC timestamp (RFC 3339, section 5.6). Times after the year 9999 are
+/// formatted as midnight of the last day of that year.
+pub fn rfc3339(time: u64) -> String {
+    let (date, second) = match Date::of(time) {
+        Date { year, .. } if year > MAX_YEAR => (Date { year: MAX_YEAR, month: 12, day: 31 }, 0),
+        date => (date, time % DAY),
+    };
+    let Date { year, month, day } = date;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timestamps_have_the_internet_format() {
+        for (time, written) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (1_801_414_800, "2027-01-31T17:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (253_402_300_800, "9999-12-31T00:00:00Z"),
+            (u64::MAX, "9999-12-31T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(time), written);
+        }
+    }
 
     #[test]
     fn days_follow_each_other() {

@@ -7,7 +7,7 @@ use super::AdminError;
 use toolwire_net::untrusted_text::clip;
 use toolwire_pipeline::{
     conversation::{Conversation, Role, Turn},
-    dialect::{ClientDialect, UpstreamDialect},
+    dialect::{ClientDialect, Target, UpstreamDialect},
 };
 
 const MAX_MESSAGES: usize = 1000;
@@ -63,7 +63,11 @@ impl ChatRequest {
             parallel_calls: true,
             ..Conversation::default()
         };
-        self.spoken.side().encode(&conversation, &self.model).body
+        let body = self.spoken.side().encode(&conversation, &self.model).body;
+        let side = self.client.side();
+        let target = side.endpoint(true).map(|endpoint| Target::new(endpoint, &self.model));
+        let completed = target.and_then(|target| side.complete(body.clone(), &target).ok());
+        completed.unwrap_or(body)
     }
 }
 

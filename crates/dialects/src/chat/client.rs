@@ -4,10 +4,17 @@ use bytes::Bytes;
 
 use super::{error_body, request};
 use crate::{
-    Answering, ClientSide, Dialect, Writer,
+    Answering, ClientSide, Dialect, Endpoint, Operation, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
 };
+
+const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "/v1/chat/completions", name: "chat_completions", operation: Operation::Generate },
+    Endpoint { path: "/v1/models", name: "models", operation: Operation::Models },
+    Endpoint { path: "/v1/models/", name: "models", operation: Operation::Models },
+    Endpoint { path: "/v1/models/{model}", name: "model", operation: Operation::Model },
+];
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
@@ -15,6 +22,10 @@ pub(crate) struct Client;
 impl ClientSide for Client {
     fn dialect(&self) -> Dialect {
         Dialect::Chat
+    }
+
+    fn endpoints(&self) -> &'static [Endpoint] {
+        ENDPOINTS
     }
 
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {

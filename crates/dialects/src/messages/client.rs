@@ -4,13 +4,19 @@ use bytes::Bytes;
 
 use serde_json::{Value, json};
 
-use super::{error_body, request, threads};
+use super::{error_body, model_page::Page, request, threads};
 use crate::{
-    Answering, ClientSide, Dialect, RateStyle, Record, References, Writer,
+    Answering, ClientSide, Dialect, Endpoint, Operation, RateStyle, Record, References, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
     records,
+    wire::calendar::rfc3339,
 };
+
+const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "/v1/messages", name: "messages", operation: Operation::Generate },
+    Endpoint { path: "/v1/messages/count_tokens", name: "count_tokens", operation: Operation::CountTokens },
+];
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
@@ -18,6 +24,10 @@ pub(crate) struct Client;
 impl ClientSide for Client {
     fn dialect(&self) -> Dialect {
         Dialect::Messages
+    }
+
+    fn endpoints(&self) -> &'static [Endpoint] {
+        ENDPOINTS
     }
 
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
@@ -44,6 +54,20 @@ impl ClientSide for Client {
     fn unknown_model(&self, name: &str) -> Failure {
         Failure::new(Kind::NotFound, format!("model: {name} (GET /v1/models lists the models)"))
             .with_param("model")
+    }
+
+    /// A page of the list (docs/protocols/messages.md#models).
+    fn model_list(&self, list: Vec<Value>, query: Option<&str>) -> Result<Value, Failure> {
+        let page = Page::of_query(query)?;
+        let data: Vec<_> = list.into_iter().map(|model| self.model_entry(model)).collect();
+        page.of(&data)
+    }
+
+    fn model_entry(&self, model: Value) -> Value {
+        let text = |key: &str| model.get(key).and_then(Value::as_str);
+        let name = ["display_name", "name", "id"].into_iter().find_map(text);
+        let created = rfc3339(model.get("created").and_then(Value::as_u64).unwrap_or_default());
+        json!({ "type": "model", "id": text("id"), "display_name": name, "created_at": created })
     }
 
     fn may_refer(&self, body: &[u8]) -> bool {

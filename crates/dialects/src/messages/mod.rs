@@ -9,6 +9,7 @@
 
 mod client;
 mod error;
+mod model_page;
 mod reader;
 mod request;
 mod threads;

@@ -5,11 +5,17 @@ use serde_json::{Value, json};
 
 use super::{Socket, compact, error_body, history, request};
 use crate::{
-    Answering, ClientSide, Dialect, Record, References, SocketSide, Writer,
+    Answering, ClientSide, Dialect, Endpoint, Operation, Record, References, SocketSide, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
     records,
 };
+
+const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "/v1/responses", name: "responses", operation: Operation::Generate },
+    Endpoint { path: "/v1/responses/input_tokens", name: "count_tokens", operation: Operation::CountTokens },
+    Endpoint { path: "/v1/responses/compact", name: "compact", operation: Operation::Compact },
+];
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
@@ -17,6 +23,10 @@ pub(crate) struct Client;
 impl ClientSide for Client {
     fn dialect(&self) -> Dialect {
         Dialect::Responses
+    }
+
+    fn endpoints(&self) -> &'static [Endpoint] {
+        ENDPOINTS
     }
 
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {

@@ -22,6 +22,7 @@ use super::{large, limits::RequestDemand, reply, upstream::RawRequest};
 use toolwire_config::{Config, Model, passthrough::BASE};
 use toolwire_http1::list_contains;
 use toolwire_pipeline::{
+    dialect::ClientDialect,
     failure::{Failure, Kind},
     format::estimated_tokens,
 };
@@ -89,13 +90,14 @@ pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prepares the request with `body` for `path`, which has no query.
+/// Prepares the request of a client of `dialect` with `body` for `path`, which has no query.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model; [`Kind::Request`] if the upstream is ambiguous or does not have such paths.
 pub(super) async fn prepare<'c>(
     config: &'c Config,
     path: &str,
+    dialect: ClientDialect,
     head: &request::Parts,
     body: Bytes,
 ) -> Result<Prepared<'c>, Failure> {
@@ -111,13 +113,13 @@ pub(super) async fn prepare<'c>(
         model::named(&head.headers, &body, max_n)?
     };
     let model = match &named {
-        Some(named) => config.model(&named.name).ok_or_else(|| super::reply::unknown_model(&named.name))?,
+        Some(named) => config.model(&named.name).ok_or_else(|| dialect.side().unknown_model(&named.name))?,
         None => model::default(config).ok_or_else(|| {
             let message = format!("the request names no model; set the header `{}`", model::HEADER);
             Failure::new(Kind::Request, message).with_param("model")
         })?,
     };
-    let base = model.upstream.options.side().openai_base().ok_or_else(|| {
+    let path = path_at(model, path, dialect).ok_or_else(|| {
         let (upstream, dialect) = (&model.upstream.name, model.upstream.dialect());
         let message = format!("upstream `{upstream}` speaks `{dialect}`, which has no such path");
         Failure::new(Kind::Request, message).with_param("model")
@@ -131,14 +133,27 @@ pub(super) async fn prepare<'c>(
         Some(named) => named.renamed(model.upstream_name(&named.name), body),
         None => body,
     };
-    let below = path.strip_prefix(BASE).unwrap_or(path);
-    let path = match head.uri.query() {
-        Some(query) => format!("{base}{below}?{query}"),
-        None => format!("{base}{below}"),
+    // The query of a dialect's own path may contain the client's key.
+    let query = head.uri.query().filter(|_| dialect.side().key_parameter().is_none());
+    let path = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
     };
     let headers = copied(&head.headers, &REQUEST_HEADERS);
     let request = RawRequest { method: head.method.clone(), path, headers, body };
     Ok(Prepared { model, asked: named.map(|named| named.name), request })
+}
+
+/// The path at the upstream of `model` that corresponds to a client's `path`, relative to the upstream's base URL.
+fn path_at(model: &Model, path: &str, dialect: ClientDialect) -> Option<String> {
+    match path.strip_prefix(BASE) {
+        Some(below) => Some(format!("{}{below}", model.upstream.options.side().openai_base()?)),
+        // The path is one of the dialect's own.
+        None if model.upstream.dialect() == dialect.dialect() => {
+            Some(path.trim_start_matches('/').to_owned())
+        }
+        None => None,
+    }
 }
 
 /// Selects the headers of a response that are passed on.
@@ -212,7 +227,8 @@ mod tests {
         let request = Request::post("/v1/embeddings").header("content-type", "application/json").body(());
         let (head, ()) = request.unwrap().into_parts();
         let before = MOVED.get();
-        let prepared = prepare(&config, "/v1/embeddings", &head, body.into()).await.unwrap();
+        let prepared =
+            prepare(&config, "/v1/embeddings", ClientDialect::Chat, &head, body.into()).await.unwrap();
         let demand = demand(&prepared.request, has_limits).await.unwrap();
         (prepared.request.body, demand.input, MOVED.get() - before)
     }

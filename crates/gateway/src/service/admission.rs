@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, request};
 use super::Service;
 use crate::{
     attempt_throttle::PENALTY,
-    auth::Caller,
+    auth::{Caller, with_key_of_query},
     cors::Grant,
     images,
     observe::Access,
@@ -58,12 +58,14 @@ impl Service {
             web_pages::check_json(&head.headers)?;
         }
         let session = self.session(&head.headers);
-        let client = match self.shared.keys.identify(&head.headers, session.as_ref(), unix_time()) {
+        let parameter = route.dialect().side().key_parameter();
+        let headers = with_key_of_query(&head.headers, head.uri.query(), parameter);
+        let client = match self.shared.keys.identify(&headers, session.as_ref(), unix_time()) {
             Ok(client) => client,
             Err(_) if !route.needs_key() => Caller::default(),
             Err(failure) if failure.kind() == Kind::Unauthorized => {
                 let may_be_bearer = session.is_none();
-                let refused = self.refuse_key(failure, &head.headers, may_be_bearer, peer, access);
+                let refused = self.refuse_key(failure, &headers, may_be_bearer, peer, access);
                 return Err(Box::pin(refused).await);
             }
             Err(failure) => return Err(failure),

@@ -21,7 +21,11 @@ use crate::{
 };
 use toolwire_config::Model;
 use toolwire_net::store::Owner;
-use toolwire_pipeline::{conversation::Conversation, dialect::ClientDialect, failure::Failure};
+use toolwire_pipeline::{
+    conversation::Conversation,
+    dialect::{ClientDialect, Target},
+    failure::Failure,
+};
 
 /// The paths below that of responses.
 pub(super) const COMPACT: &str = "compact";
@@ -32,6 +36,7 @@ impl Service {
     pub(super) async fn compact(
         self: &Arc<Self>,
         dialect: ClientDialect,
+        target: Target<'_>,
         caller: Caller,
         headers: &HeaderMap,
         body: RequestBody<'_>,
@@ -40,7 +45,7 @@ impl Service {
         if !self.shared.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        let (body, memory) = match self.read_whole(dialect, &caller, headers, body).await {
+        let (body, memory) = match self.read_whole(dialect, &target, &caller, headers, body).await {
             Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };

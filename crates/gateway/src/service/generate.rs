@@ -41,7 +41,7 @@ use toolwire_execution::{ExchangeId, Started, vision};
 use toolwire_net::telemetry::{Parent, within};
 use toolwire_pipeline::{
     conversation::Conversation,
-    dialect::{Answering, ClientDialect, Ids},
+    dialect::{Answering, ClientDialect, Ids, Target},
     failure::Failure,
     pipeline::Pipeline,
     rules::Reasoning,
@@ -81,6 +81,7 @@ impl Service {
     pub(super) async fn generate(
         self: &Arc<Self>,
         dialect: ClientDialect,
+        target: Target<'_>,
         caller: Caller,
         headers: &HeaderMap,
         body: RequestBody<'_>,
@@ -89,21 +90,23 @@ impl Service {
         if !self.shared.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        match self.read_whole(dialect, &caller, headers, body).await {
+        match self.read_whole(dialect, &target, &caller, headers, body).await {
             Ok(read) => self.generate_read(dialect, caller, headers, read, access).await,
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
     }
 
-    /// Reads the body of a request, and adds the history to which it refers.
+    /// Reads the body of a request, and adds what its path says and the history to which it refers.
     pub(super) async fn read_whole(
         self: &Arc<Self>,
         dialect: ClientDialect,
+        target: &Target<'_>,
         caller: &Caller,
         headers: &HeaderMap,
         body: RequestBody<'_>,
     ) -> Result<(Bytes, Reservation), Failure> {
         let (body, memory) = body.read(self, headers, None).await?;
+        let body = dialect.side().complete(body, target)?;
         let responses = &self.shared.stored.responses;
         Ok((responses.with_history(dialect, caller.owner, body, None, unix_time()).await?, memory))
     }
@@ -411,12 +414,13 @@ impl Service {
     pub(super) async fn count_tokens(
         self: &Arc<Self>,
         dialect: ClientDialect,
+        target: Target<'_>,
         caller: Caller,
         headers: &HeaderMap,
         body: RequestBody<'_>,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let (body, _memory) = match self.read_whole(dialect, &caller, headers, body).await {
+        let (body, _memory) = match self.read_whole(dialect, &target, &caller, headers, body).await {
             Ok(read) => read,
             Err(failure) => return reply::error(failure, dialect, access),
         };

@@ -58,9 +58,9 @@ impl Service {
         let (route, path) = Route::generating(dialect)
             .ok_or_else(|| Failure::new(Kind::Internal, "no path takes requests of this dialect"))?;
         let (headers, method) = (HeaderMap::new(), Method::POST);
-        let trace = self.trace(Some(&route), &headers, &method, &path, &id.request);
+        let trace = self.trace(Some(&route), &headers, &method, path, &id.request);
         let (metrics, request) = (Arc::clone(&self.shared.monitors.metrics), String::from(&*id.request));
-        let mut access = Access::new(metrics, request, method, &path, route.name()).traced(trace);
+        let mut access = Access::new(metrics, request, method, path, route.name()).traced(trace);
         access.asks_model();
         let caller = self.shared.keys.own(client, unix_time());
         if let Some(account) = &caller.account {

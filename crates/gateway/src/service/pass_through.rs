@@ -28,19 +28,20 @@ impl Service {
     pub(super) async fn pass_through(
         &self,
         path: &str,
+        dialect: ClientDialect,
         caller: Caller,
         head: &request::Parts,
         body: RequestBody<'_>,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let fail = |failure, access| self.passing_failed(failure, reply::DEFAULT_DIALECT, access);
+        let fail = |failure, access| self.passing_failed(failure, dialect, access);
         let prepared = async {
             if !self.shared.drain.is_serving() {
                 return Err(drain::refusal());
             }
             passthrough::check(head)?;
             let (body, memory) = body.read(self, &head.headers, None).await?;
-            Ok((passthrough::prepare(&self.shared.config, path, head, body).await?, memory))
+            Ok((passthrough::prepare(&self.shared.config, path, dialect, head, body).await?, memory))
         };
         let (Prepared { model, asked, request }, memory) = match prepared.await {
             Ok(prepared) => prepared,
@@ -53,13 +54,12 @@ impl Service {
         let admitted = async {
             caller.check_model(name)?;
             let demand = passthrough::demand(&request, caller.account.is_some()).await?;
-            admit(&caller, |_| demand, reply::DEFAULT_DIALECT).await
+            admit(&caller, |_| demand, dialect).await
         };
         let allowance = match admitted.await {
             Ok(allowance) => allowance,
-            Err(refused) => return refused.response(reply::DEFAULT_DIALECT, access),
+            Err(refused) => return refused.response(dialect, access),
         };
-        let dialect = reply::DEFAULT_DIALECT;
         let passing = Passing { model, request, dialect, caller: &caller, allowance, may_lack: false };
         match self.pass(passing, Some(memory), access).await {
             Ok(response) => response,

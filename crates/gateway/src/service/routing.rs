@@ -19,7 +19,6 @@ use crate::{
     routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
     stamp::{seed, unix_time},
     stored_responses::{self, Part},
-    websocket::Handshake,
 };
 use toolwire_net::{store::Owner, telemetry};
 use toolwire_pipeline::{
@@ -46,9 +45,9 @@ fn standard_method(method: &Method) -> Option<&str> {
 
 /// The head of a request, and what follows from it for the response.
 #[derive(Clone, Copy)]
-struct Arrived<'r> {
-    head: &'r request::Parts,
-    dialect: ClientDialect,
+pub(super) struct Arrived<'r> {
+    pub(super) head: &'r request::Parts,
+    pub(super) dialect: ClientDialect,
     /// Whether the request is for Anthropic's list of models.
     is_anthropic: bool,
     /// Whether no key is needed.
@@ -178,19 +177,7 @@ impl Service {
         };
         // hyper moves a request's future several times. The futures of the routes are on the heap to keep it small.
         Err(match route {
-            Route::Generate(_) if head.method == Method::GET => {
-                let handshake = Handshake { dialect, head: head.clone(), peer };
-                self.open_websocket(handshake, &body, access)
-            }
-            Route::Generate(_) => {
-                return Box::pin(self.generate(dialect, client, &head.headers, body, access)).await;
-            }
-            Route::Compact(_) => {
-                return Box::pin(self.compact(dialect, client, &head.headers, body, access)).await;
-            }
-            Route::CountTokens(_) => {
-                Box::pin(self.count_tokens(dialect, client, &head.headers, body, access)).await
-            }
+            Route::Api(api) => return self.api(&api, client, arrived, peer, body, access).await,
             Route::Stored(_, id) if head.method == stored_responses::DELETE => {
                 Box::pin(self.delete(dialect, client.owner, &id, access)).await
             }
@@ -203,12 +190,12 @@ impl Service {
             Route::StoredInput(_, id) => {
                 Box::pin(self.stored(dialect, client.owner, &id, Part::Input, access)).await
             }
-            Route::Passthrough(path) => Box::pin(self.pass_through(&path, client, &head, body, access)).await,
+            Route::Passthrough(path) => {
+                Box::pin(self.pass_through(&path, dialect, client, &head, body, access)).await
+            }
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
             Route::Extension(own) => self.extended(own, &head, peer, body, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
-            Route::Models => self.models(&client, arrived, access).await,
-            Route::Model(id) => self.model(&id, &client, arrived, access).await,
             Route::Image(name) => {
                 let files = self.shared.hosting.image_files();
                 Box::pin(images::respond(files, name, &head.headers, access)).await
@@ -218,17 +205,6 @@ impl Service {
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
             Route::Metrics => self.metrics(access),
         })
-    }
-
-    async fn models(&self, client: &Caller, arrived: Arrived<'_>, access: Access) -> Response<ReplyBody> {
-        let list = self.shared.models.list(client).await;
-        if !arrived.is_anthropic {
-            return reply::json(&list, access);
-        }
-        match models::anthropic_list(&list, arrived.head.uri.query()) {
-            Ok(page) => reply::json(&page, access),
-            Err(failure) => reply::error(failure, arrived.dialect, access),
-        }
     }
 
     fn metrics(&self, access: Access) -> Response<ReplyBody> {
@@ -278,24 +254,6 @@ impl Service {
             return Err(Box::new(method_not_allowed(&route, dialect, &head.method, access)));
         }
         Ok((route, access))
-    }
-
-    /// Handles a request for a single entry in the list of models.
-    async fn model(
-        &self,
-        id: &str,
-        caller: &Caller,
-        Arrived { dialect, is_anthropic, .. }: Arrived<'_>,
-        access: Access,
-    ) -> Response<ReplyBody> {
-        if let Err(failure) = caller.check_model(id) {
-            return reply::error(failure, dialect, access);
-        }
-        match self.shared.models.find(id).await {
-            Some(model) if is_anthropic => reply::json(&models::anthropic(&model), access),
-            Some(model) => reply::json(&model, access),
-            None => reply::error(dialect.side().unknown_model(id), dialect, access),
-        }
     }
 
     /// Handles a request for a stored response, or for its input.

@@ -399,6 +399,11 @@ impl Pipeline {
         }
     }
 
+    /// The content type of a successful response.
+    pub fn content_type(&self) -> &'static str {
+        self.stages.writer.content_type()
+    }
+
     /// Makes the writer hold large events until [`Pipeline::pour`] is called. Such events repeat what was
     /// already sent, and together would take many times the memory of the response.
     pub fn write_in_pieces(&mut self) {

@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
-use toolwire_config::percent::percent_decoded;
-use toolwire_pipeline::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    percent_decoded,
+};
 
 /// The most models of a page.
 const MAX_LIMIT: usize = 1000;
 
 /// Which part of the list a request asks for. Without a limit, it gets all.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(super) struct Page {
     limit: Option<usize>,
     before: Option<String>,
     after: Option<String>,
@@ -21,7 +23,7 @@ impl Page {
     ///
     /// # Errors
     /// [`Kind::Request`], in the words of Anthropic's API.
-    pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn of_query(query: Option<&str>) -> Result<Self, Failure> {
         let mut page = Self::default();
         for pair in query.unwrap_or_default().split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -48,7 +50,7 @@ impl Page {
     ///
     /// # Errors
     /// [`Kind::Request`] if the list does not have the model at which the page begins or ends.
-    pub(crate) fn of(&self, models: &[Value]) -> Result<Value, Failure> {
+    pub(super) fn of(&self, models: &[Value]) -> Result<Value, Failure> {
         let place = |key: &str, id: &str| {
             let place = models.iter().position(|model| model.get("id").and_then(Value::as_str) == Some(id));
             place.ok_or_else(|| refused(key, "Input should be the id of a model in the list"))
