@@ -36,7 +36,7 @@ fn given(client: ClientDialect, stream: bool, upstream: &str) -> Answer {
 
 #[test]
 fn call_in_an_error_is_the_response() {
-    for client in [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses] {
+    for client in ClientDialect::all() {
         for stream in [true, false] {
             for role in ["", &chunk(&json!({"role": "assistant", "content": ""}))] {
                 let upstream = format!("{role}{}", error("tool_use_failed", &format!("I look.\n{CALL}")));

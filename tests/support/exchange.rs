@@ -14,7 +14,7 @@ use toolwire::{
 use super::{
     client::Answer,
     cuts::{SIZES, places},
-    messages, responses,
+    gemini as gemini_client, messages, responses,
     upstream::Speech,
 };
 
@@ -181,6 +181,7 @@ impl Exchange {
             (false, _) => self.read_body(&out, 200),
             (true, ClientDialect::Chat) => Answer::of_stream(&out),
             (true, ClientDialect::Messages) => messages::of_stream(&out),
+            (true, ClientDialect::Gemini) => gemini_client::of_stream(&out),
             (true, ClientDialect::Responses) => responses::of_stream(&out),
         }
     }
@@ -189,6 +190,7 @@ impl Exchange {
         match self.client {
             ClientDialect::Chat => Answer::of_body(body, status),
             ClientDialect::Messages => messages::of_body(body, status),
+            ClientDialect::Gemini => gemini_client::of_body(body, status),
             ClientDialect::Responses => responses::of_body(body, status),
         }
     }

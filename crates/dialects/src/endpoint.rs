@@ -97,14 +97,12 @@ pub fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
 }
 
 /// The member of a request's body that contains what its path said.
-#[allow(dead_code, reason = "for the dialects whose paths name the model")]
 pub(crate) const PATH_MEMBER: &str = "toolwire_path";
 
 /// Adds the member [`PATH_MEMBER`] to a request's body. It comes last, so it takes precedence over a member of
 /// this name that the client sent. Bodies that are not objects remain unchanged.
 ///
 /// Everything that later uses the request, such as another attempt or a fixture, then needs only its body.
-#[allow(dead_code, reason = "for the dialects whose paths name the model")]
 pub(crate) fn with_path(body: &Bytes, said: Map<String, Value>) -> Bytes {
     let trimmed = body.trim_ascii_end();
     let Some(inside) = trimmed.strip_suffix(b"}") else { return body.clone() };

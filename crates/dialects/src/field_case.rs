@@ -4,6 +4,8 @@
 //! `model` and `Model` is rejected, since toolwire would check one value and the server use the other. Every
 //! field that toolwire checks, limits or writes must be listed here.
 
+use std::borrow::Cow;
+
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
 const KNOWN: [&str; 125] = [
     "action",
@@ -142,6 +144,81 @@ pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     KNOWN.binary_search(&folded.as_str()).ok().and_then(|place| KNOWN.get(place)).copied()
 }
 
+/// The longest name in [`CAMEL`], in bytes. Longer names are not compared.
+const MAX_CAMEL: usize = 32;
+
+/// The fields of Gemini's API, in camel case. Sorted.
+const CAMEL: [&str; 45] = [
+    "allowedFunctionNames",
+    "args",
+    "candidateCount",
+    "contents",
+    "data",
+    "description",
+    "fileData",
+    "fileUri",
+    "frequencyPenalty",
+    "functionCall",
+    "functionCallingConfig",
+    "functionDeclarations",
+    "functionResponse",
+    "generateContentRequest",
+    "generationConfig",
+    "id",
+    "includeThoughts",
+    "inlineData",
+    "maxOutputTokens",
+    "mimeType",
+    "mode",
+    "model",
+    "name",
+    "parameters",
+    "parametersJsonSchema",
+    "parts",
+    "response",
+    "responseJsonSchema",
+    "responseMimeType",
+    "responseSchema",
+    "role",
+    "seed",
+    "stopSequences",
+    "streamFunctionCallArguments",
+    "systemInstruction",
+    "temperature",
+    "text",
+    "thinkingConfig",
+    "thinkingLevel",
+    "thought",
+    "thoughtSignature",
+    "toolConfig",
+    "tools",
+    "toolwirePath",
+    "topP",
+];
+
+/// Converts a name in snake case to camel case.
+pub(crate) fn camel_case(key: Cow<'_, str>) -> Cow<'_, str> {
+    if !key.contains('_') {
+        return key;
+    }
+    let mut camel = String::with_capacity(key.len());
+    let mut is_start = false;
+    for letter in key.chars() {
+        match letter {
+            '_' => is_start = !camel.is_empty(),
+            letter if std::mem::take(&mut is_start) => camel.push(letter.to_ascii_uppercase()),
+            letter => camel.push(letter),
+        }
+    }
+    Cow::Owned(camel)
+}
+
+/// Like [`respelled`], for the fields of Gemini's API.
+pub(crate) fn respelled_in_camel_case(key: &str) -> Option<&'static str> {
+    let is_exact = CAMEL.binary_search(&key).is_ok() || key.len() > MAX_CAMEL;
+    if is_exact { None } else { CAMEL.iter().find(|known| is_like(key, known)).copied() }
+}
+
 /// Whether a server may take `key` for `name`, because they are equal or differ only in case.
 pub fn is_like(key: &str, name: &str) -> bool {
     key == name || key.chars().map(folded).eq(name.chars().map(folded))
@@ -161,8 +238,9 @@ fn folded(letter: char) -> char {
 
 /// Whether variants of this field's name are rejected.
 #[cfg(debug_assertions)]
-pub(crate) fn is_known(key: &str) -> bool {
-    KNOWN.binary_search(&key).is_ok()
+pub(crate) fn is_known(key: &str, is_camel: bool) -> bool {
+    let known = if is_camel { CAMEL.as_slice() } else { KNOWN.as_slice() };
+    known.binary_search(&key).is_ok()
 }
 
 #[cfg(test)]
@@ -172,6 +250,8 @@ mod tests {
     #[test]
     fn known_fields_are_sorted() {
         assert!(KNOWN.is_sorted_by(|one, next| one < next));
+        assert!(CAMEL.is_sorted_by(|one, next| one < next));
+        assert!(CAMEL.iter().all(|name| name.len() <= MAX_CAMEL));
     }
 
     #[test]

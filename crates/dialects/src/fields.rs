@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::HashSet, fmt};
 use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 
-use super::field_case::respelled;
+use super::field_case::{camel_case, respelled, respelled_in_camel_case};
 use crate::{
     conversation::{Conversation, Text, Tool, ToolChoice},
     failure::{Failure, Kind},
@@ -39,6 +39,8 @@ pub(crate) struct Fields<'a, 'p> {
     path: Path<'p>,
     members: Vec<(Cow<'a, str>, Json<'a>)>,
     kept: Map<String, Value>,
+    /// Whether names may be written in snake case, and are converted to camel case.
+    is_camel: bool,
 }
 
 impl<'a, 'p> Fields<'a, 'p> {
@@ -52,12 +54,26 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
         let members: Vec<_> = value.members().collect();
         match members.iter().find_map(|(key, _)| Some((key, respelled(key)?))) {
-            Some((key, known)) => {
-                let why = format_args!("differs from `{known}` in case only; servers could take it for that");
-                Err(wrong_value(Path::Member(&path, key), why))
-            }
-            None => Ok(Self { path, members, kept: Map::new() }),
+            Some((key, known)) => Err(other_case(Path::Member(&path, key), known)),
+            None => Ok(Self { path, members, kept: Map::new(), is_camel: false }),
         }
+    }
+
+    /// Like [`Fields::new`], for APIs that accept each name in camel case and in snake case. Names are converted to
+    /// camel case, here and in nested fields.
+    pub(crate) fn in_camel_case(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
+        if value.kind() != JsonKind::Object {
+            return Err(wrong_type(path, "an object", value));
+        }
+        let members: Vec<_> = value.members().map(|(key, value)| (camel_case(key), value)).collect();
+        match members.iter().find_map(|(key, _)| Some((key, respelled_in_camel_case(key)?))) {
+            Some((key, known)) => Err(other_case(Path::Member(&path, key), known)),
+            None => Ok(Self { path, members, kept: Map::new(), is_camel: true }),
+        }
+    }
+
+    fn nested<'n>(&self, path: Path<'n>, value: Json<'a>) -> Result<Fields<'a, 'n>, Failure> {
+        if self.is_camel { Fields::in_camel_case(path, value) } else { Fields::new(path, value) }
     }
 
     pub(crate) fn at<'s>(&'s self, key: &'s str) -> Path<'s> {
@@ -78,7 +94,10 @@ impl<'a, 'p> Fields<'a, 'p> {
 
     fn last(&self, key: &str) -> Option<Json<'a>> {
         #[cfg(debug_assertions)]
-        assert!(super::field_case::is_known(key), "`{key}` must be in the list of known fields");
+        assert!(
+            super::field_case::is_known(key, self.is_camel),
+            "`{key}` must be in the list of known fields"
+        );
         let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
         Some(*value)
     }
@@ -136,12 +155,12 @@ impl<'a, 'p> Fields<'a, 'p> {
 
     pub(crate) fn object<'s>(&'s mut self, key: &'s str) -> Result<Option<Fields<'a, 's>>, Failure> {
         let value = self.any(key);
-        value.map(|value| Fields::new(self.at(key), value)).transpose()
+        value.map(|value| self.nested(self.at(key), value)).transpose()
     }
 
     pub(crate) fn needed_object<'s>(&'s mut self, key: &'s str) -> Result<Fields<'a, 's>, Failure> {
         match self.any(key) {
-            Some(value) => Fields::new(self.at(key), value),
+            Some(value) => self.nested(self.at(key), value),
             None => Err(missing(self.at(key), "an object")),
         }
     }
@@ -175,6 +194,17 @@ pub(crate) fn read_body<T>(
     body: &Bytes,
     read: impl FnOnce(Fields<'_, '_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    read_json(body, |json| read(Fields::new(Path::Body, json)?))
+}
+
+/// Parses a request's body and passes it to `read`.
+///
+/// # Errors
+/// [`Kind::Request`] if the body is not JSON, and the errors of `read`.
+pub(crate) fn read_json<T>(
+    body: &Bytes,
+    read: impl FnOnce(Json<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
     let mut index = Index::default();
     index.read(text).map_err(|_| unreadable(body))?;
@@ -183,7 +213,7 @@ pub(crate) fn read_body<T>(
         index.read(mended).map_err(|_| unreadable(body))?;
     }
     // If surrogates were replaced, the text is no longer part of `body`, and strings must be copied.
-    read(Fields::new(Path::Body, index.view_of(&mended, body))?)
+    read(index.view_of(&mended, body))
 }
 
 /// Describes why `body` is not valid JSON, using serde_json's message.
@@ -230,6 +260,10 @@ pub(crate) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failu
 pub(crate) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
     let failure = Failure::new(Kind::Request, format!("`{path}` {why}"));
     failure.with_param(path.to_string()).with_code("invalid_value")
+}
+
+fn other_case(path: Path<'_>, known: &str) -> Failure {
+    wrong_value(path, format_args!("differs from `{known}` in case only; servers could take it for that"))
 }
 
 pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {

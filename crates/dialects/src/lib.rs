@@ -110,7 +110,7 @@ dialects! {
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
-    Gemini "gemini" "Google Gemini": upstream gemini;
+    Gemini "gemini" "Google Gemini": client gemini, upstream gemini;
     Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }

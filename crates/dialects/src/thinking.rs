@@ -12,24 +12,40 @@ pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
     rest.any(|rest| {
         rest.get("thinking").and_then(|thinking| thinking.get("type")?.as_str()) == Some("disabled")
-    })
+    }) || gemini_budget(conversation, own) == Some(0)
+}
+
+/// The `thinkingBudget` in a request of Gemini's API, unless that is the dialect `own`. A negative one lets the model
+/// decide.
+fn gemini_budget(conversation: &Conversation, own: Dialect) -> Option<i64> {
+    let rest = conversation.rest.from_dialect(Dialect::Gemini.name()).filter(|_| own != Dialect::Gemini)?;
+    let thinking = rest.get("generationConfig")?.get("thinkingConfig")?;
+    thinking.get("thinkingBudget").or_else(|| thinking.get("thinking_budget"))?.as_i64()
 }
 
 /// The effort for which `thinking` asks in a request of a dialect other than `own`, if it turns thinking on and the
 /// request names no effort.
 pub(super) fn asked_effort(conversation: &Conversation, own: Dialect) -> Option<&'static str> {
+    if let Some(budget) = gemini_budget(conversation, own) {
+        let budget = u64::try_from(budget).ok().filter(|budget| *budget > 0)?;
+        return Some(effort_of(Some(budget))).filter(|_| conversation.sampling.reasoning_effort.is_none());
+    }
     let clients = [Dialect::Messages, Dialect::Chat].into_iter().filter(|client| *client != own);
     let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
     let thinking = rest
         .find_map(|rest| rest.get("thinking"))
         .filter(|_| conversation.sampling.reasoning_effort.is_none())?;
     let is_on = matches!(thinking.get("type")?.as_str()?, "enabled" | "adaptive" | "between_tools");
-    // As the effort becomes a budget where only that exists.
-    is_on.then(|| match thinking.get("budget_tokens").and_then(Value::as_u64) {
+    is_on.then(|| effort_of(thinking.get("budget_tokens").and_then(Value::as_u64)))
+}
+
+/// The effort for a budget in tokens, as efforts become budgets where only those exist.
+fn effort_of(budget: Option<u64>) -> &'static str {
+    match budget {
         Some(..4096) => "low",
         None | Some(..16_384) => "medium",
         Some(_) => "high",
-    })
+    }
 }
 
 /// Removes `thinking` from the fields that are reported as dropped, if what it says is sent in another field.

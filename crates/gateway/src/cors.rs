@@ -22,7 +22,8 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 );
 
 /// Request headers that pages may always send. Others are allowed if the preflight request names them.
-const ALLOWED: [&str; 5] = ["authorization", "content-type", "x-api-key", "api-key", "x-toolwire-reasoning"];
+const ALLOWED: [&str; 6] =
+    ["authorization", "content-type", "x-api-key", "api-key", "x-goog-api-key", "x-toolwire-reasoning"];
 
 /// Maximum number of headers read from a preflight request.
 const MAX_ASKED: usize = 64;
@@ -154,7 +155,7 @@ mod tests {
         let allowed = headers.get(header::ACCESS_CONTROL_ALLOW_HEADERS).unwrap();
         assert_eq!(
             allowed,
-            "authorization, content-type, x-api-key, api-key, x-toolwire-reasoning, x-stainless-os"
+            "authorization, content-type, x-api-key, api-key, x-goog-api-key, x-toolwire-reasoning, x-stainless-os"
         );
     }
 }

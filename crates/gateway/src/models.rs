@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::request;
 use serde_json::Value;
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     stamp::unix_time,
 };
 use toolwire_config::{Changes, Config, Model};
+use toolwire_pipeline::dialect::{self, ClientDialect};
 
 /// The list of models, shared by all threads.
 #[derive(Debug)]
@@ -28,10 +29,22 @@ pub(super) struct Models {
 /// Anthropic's SDKs send this header with every request.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
-/// Whether a client of Anthropic's API requests models or a path that does not exist. Anthropic's API uses the same
-/// paths for models.
-pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
-    route.is_none_or(Route::is_shared_list) && headers.contains_key(ANTHROPIC_VERSION)
+/// Google's SDKs send one of these with every request.
+const OF_GOOGLE: [&str; 2] = ["x-goog-api-key", "x-goog-api-client"];
+
+/// The dialect of a client that requests models at a path that several APIs have, or a path that does not exist. `None`
+/// if it does not differ from that of the path.
+pub(super) fn asking_dialect(route: Option<&Route>, head: &request::Parts) -> Option<ClientDialect> {
+    if !route.is_none_or(Route::is_shared_list) {
+        return None;
+    }
+    if head.headers.contains_key(ANTHROPIC_VERSION) {
+        return Some(ClientDialect::Messages);
+    }
+    let parameter = ClientDialect::Gemini.side().key_parameter();
+    let key = parameter.zip(head.uri.query()).and_then(|(name, query)| dialect::parameter(query, name));
+    let is_google = key.is_some() || OF_GOOGLE.iter().any(|name| head.headers.contains_key(*name));
+    is_google.then_some(ClientDialect::Gemini)
 }
 
 impl Models {

@@ -63,7 +63,7 @@ proptest! {
         let bytes = Speech::Chat.stream(&events);
         let mut wanted: Vec<String> = calls.iter().map(|pieces| pieces.concat()).collect();
         wanted.sort();
-        for client in [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses] {
+        for client in ClientDialect::all() {
             let fields = json!({"tools": tools(["f"], &Value::Null)});
             let mut exchange = Exchange::new(request(&fields), Rules::default(), Speech::Chat);
             exchange.client = client;

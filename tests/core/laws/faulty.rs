@@ -18,7 +18,6 @@ use crate::support::{
 };
 
 const GOOD: &str = r#"{"a": 1}"#;
-const CLIENTS: [ClientDialect; 3] = [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses];
 const THOUGHT: &str = "Let me think.";
 const SENTENCE: &str = "Let me see.";
 
@@ -137,7 +136,7 @@ fn written(name: &str, arguments: &str) -> String {
 /// Runs `act` for each channel, client, prefix and `tool_choice`, streamed and whole.
 fn everywhere(rules: &Rules, act: impl Fn(&str, Channel, Before, Exchange)) {
     for channel in CHANNELS {
-        for client in CLIENTS {
+        for client in ClientDialect::all() {
             for before in prefixes() {
                 for (stream, choice) in
                     [(true, "auto"), (false, "auto"), (true, "required"), (false, "required")]
@@ -331,7 +330,7 @@ fn unknown_name_without_a_marker_is_asked_for_again() {
     ];
     for (format, wrong) in forms {
         for detect in [Detect::Formats(vec![format]), Detect::AutoAnd(vec![format]), Detect::Auto] {
-            for (client, stream) in CLIENTS.into_iter().flat_map(|client| [(client, true), (client, false)]) {
+            for (client, stream) in ClientDialect::all().flat_map(|client| [(client, true), (client, false)]) {
                 let rules = Rules { detect: detect.clone(), ..rules() };
                 let mut exchange = Channel::Text.exchange(client, stream, "auto", rules);
                 let said = |text: &str| Speech::Chat.says(&[text], "stop");

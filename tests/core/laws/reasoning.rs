@@ -159,7 +159,7 @@ fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
         (Reasoning::Drop, "Hi", ""),
         (Reasoning::Off, "Hi", "Hm."),
     ] {
-        for client in [ClientDialect::Messages, ClientDialect::Responses] {
+        for client in ClientDialect::all().filter(|client| *client != ClientDialect::Chat) {
             let exchange = Exchange { client, ..exchange(reasoning, Speech::Chat, false) };
             let got = answer(&exchange, &said, &[]);
             let found = (got.text.as_str(), got.reasoning.as_str());

@@ -195,6 +195,8 @@ fn unsaid(client: ClientDialect) -> &'static [&'static str] {
     match client.dialect().name() {
         // The Responses API has no stop sequences.
         "responses" => &["sampling"],
+        // The path of a request says these; parallel calls cannot be forbidden.
+        "gemini" => &["model", "stream", "parallel"],
         _ => &[],
     }
 }

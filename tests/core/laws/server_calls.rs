@@ -281,7 +281,7 @@ fn calls_that_the_upstream_ran_have_ids_in_every_mode() {
         json!(["done"]),
     ];
     let stream = Speech::LumoV1.stream(&events);
-    for client in [ClientDialect::Chat, ClientDialect::Responses, ClientDialect::Messages] {
+    for client in ClientDialect::all() {
         for (server_calls, names) in [
             (ServerCalls::Forward, [].as_slice()),
             (ServerCalls::Annotate, &[]),

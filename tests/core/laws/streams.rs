@@ -181,7 +181,7 @@ proptest! {
         let mut exchange = Exchange::new(request(&fields), settings, speech);
         exchange.verbatim = false;
         let (chat, _) = exchange.run([bytes.as_slice()]);
-        for client in [ClientDialect::Messages, ClientDialect::Responses] {
+        for client in ClientDialect::all().filter(|client| *client != ClientDialect::Chat) {
             exchange.client = client;
             let (whole, _) = exchange.run([bytes.as_slice()]);
             let (cut, _) = exchange.run(cut_bytes(&bytes, &cuts));

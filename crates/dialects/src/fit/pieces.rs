@@ -33,7 +33,7 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     }
     let kind = kind_of(value);
     let piece = match kind {
-        "" => None,
+        "" => of_gemini(value),
         "refusal" => text(value, "refusal").map(|text| Piece::Text(text.to_owned())),
         "thinking" | "reasoning" => Some(Piece::Reasoning(texts(value.get(kind)))),
         "tool_reference" => text(value, "tool_name").map(|name| Piece::Text(loaded_line(name))),
@@ -74,6 +74,39 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     let is_known = piece.is_some();
     out.extend(piece);
     is_known
+}
+
+/// The contents of a part of Gemini's API, whose parts have a member of their own for each type.
+fn of_gemini(value: &Value) -> Option<Piece> {
+    let text_of = |inner: &Value, key: &str| text(inner, key).unwrap_or_default().to_owned();
+    if let Some(file) = value.get("fileData") {
+        let url = text(file, "fileUri")?;
+        let mime = plain_mime(text(file, "mimeType").unwrap_or_default()).into_owned();
+        let name = text(file, "displayName").unwrap_or_default();
+        // Only Google's servers can read these.
+        let is_theirs = url.starts_with("gs://") || url.contains("googleapis.com/");
+        if is_theirs {
+            let source = Source::Id { id: url.to_owned(), owner: Dialect::Gemini };
+            return Some(Piece::File(File { name: name.to_owned(), mime, source }));
+        }
+        if mime.is_empty() {
+            return by_url(url, (name, "file"), value);
+        }
+        if mime.starts_with("image/") {
+            return Some(Piece::Image { url: url.to_owned(), detail: None });
+        }
+        return Some(Piece::File(File { name: name.to_owned(), mime, source: Source::Url(url.to_owned()) }));
+    }
+    if let Some(data) = value.get("inlineData") {
+        let name = text(data, "displayName").unwrap_or_default();
+        return Some(by_data(text(data, "mimeType")?, text(data, "data")?, (name, "file"), value));
+    }
+    if let Some(code) = value.get("executableCode") {
+        let language = text_of(code, "language").to_ascii_lowercase();
+        return Some(Piece::Text(format!("```{language}\n{}\n```", text_of(code, "code"))));
+    }
+    let result = value.get("codeExecutionResult")?;
+    Some(Piece::Text(format!("```\n{}\n```", text_of(result, "output"))))
 }
 
 /// Adds the contents of a string, a part, or a list of parts. Unknown content is added as JSON.

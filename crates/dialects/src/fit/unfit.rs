@@ -29,7 +29,7 @@ impl Unfit {
         }
         let body = body.and_then(|body| serde_json::from_slice::<Value>(body).ok());
         let place = body.filter(|_| !self.value.is_null()).and_then(|body| {
-            let places = ["messages", "input", "system", "instructions"].into_iter();
+            let places = ["messages", "input", "contents", "system", "instructions"].into_iter();
             places
                 .filter_map(|key| Some((key, body.get(key)?)))
                 .find_map(|(key, list)| place_of(list, &self.value).map(|inner| format!("{key}{inner}")))
@@ -79,9 +79,9 @@ impl Relying {
     }
 }
 
-/// Anthropic's servers store threads, run containers, call MCP servers, compact conversations and choose where a
+/// Google's servers keep cached contents. Anthropic's servers store threads, run containers, call MCP servers, compact conversations and choose where a
 /// model runs. OpenAI's check contents for safety. Some models of OpenAI's speak.
-const ELSEWHERE: [Relying; 8] = [
+const ELSEWHERE: [Relying; 10] = [
     Relying::new(
         Dialect::Messages,
         "thread",
@@ -115,6 +115,17 @@ const ELSEWHERE: [Relying; 8] = [
         relies: has_more_than_text,
         why: "asks for more than text, which this model's API cannot give; leave it out",
     },
+    Relying::new(
+        Dialect::Gemini,
+        "cachedContent",
+        "is not supported for this model: the contents are on Google's servers; send all of them in `contents`",
+    ),
+    Relying {
+        dialect: Dialect::Gemini,
+        member: "generationConfig",
+        relies: |config| config.get("responseModalities").is_some_and(has_more_than_text),
+        why: "asks in `responseModalities` for more than text, which this model's API cannot give; leave it out",
+    },
 ];
 
 const NO_MODERATION: &str =
@@ -129,7 +140,8 @@ fn is_given(value: &Value) -> bool {
 }
 
 fn has_more_than_text(modalities: &Value) -> bool {
-    modalities.as_array().is_some_and(|list| list.iter().any(|kind| kind != "text"))
+    let is_text = |kind: &Value| kind.as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("text"));
+    modalities.as_array().is_some_and(|list| !list.iter().all(is_text))
 }
 
 /// Rejects a request with such a member, because ignoring it would change what the model sees, or break a promise

@@ -1,13 +1,22 @@
-//! Google Gemini's `generateContent` as an upstream (docs/protocols/gemini.md).
+//! Google Gemini's `generateContent`, both for clients and for upstreams (docs/protocols/gemini.md).
 //!
 //! Every frame of a stream is a complete response object with the next parts. Calls usually arrive complete.
 //! Some parts have a signature, which must be sent back at the same position in the next request.
 
+mod client;
+mod decode;
+mod error;
 mod reader;
 mod refusal;
 mod request;
 mod schema;
+mod state;
 mod upstream;
+mod widths;
+mod writer;
 
+pub(crate) use client::Client;
+pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Schemas, Thinking};
+pub use writer::Writer;

@@ -48,6 +48,14 @@ const HANDLED: [&str; 7] = [
 /// The dialect whose fields are translated where an equivalent exists.
 const CHAT: &str = Dialect::Chat.name();
 
+/// The dialect whose fields are forwarded unchanged.
+const DIALECT: &str = Dialect::Gemini.name();
+
+const CONFIG: &str = "generationConfig";
+
+/// The fields that say which form the response must have.
+const FORM: [&str; 3] = ["responseMimeType", "responseSchema", "responseJsonSchema"];
+
 /// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
@@ -56,13 +64,18 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     let mut dropped = Vec::new();
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(CHAT).unwrap_or(&no_rest);
+    let own = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         contents::put(body, &conversation.turns, model, &mut dropped);
-        tools::put(body, conversation, options);
-        let config = generation_config(conversation, rest, model, options, &mut dropped);
+        tools::put(body, conversation, own, options);
+        let mut config = generation_config(conversation, rest, model, options, &mut dropped);
+        keep_own(&mut config, own, conversation);
         if !config.is_empty() {
-            body.key("generationConfig").value(&config);
+            body.key(CONFIG).value(&config);
+        }
+        for (key, value) in own.iter().filter(|(key, _)| *key != CONFIG && !tools::owns(key)) {
+            body.key(key).value(value);
         }
     });
     dropped.extend(inexpressible(conversation, rest));
@@ -144,6 +157,17 @@ fn generation_config(
     config
 }
 
+/// Replaces settings with those that a client of this API wrote, which may say more.
+fn keep_own(config: &mut Map<String, Value>, own: &Map<String, Value>, conversation: &Conversation) {
+    let given = own.get(CONFIG).and_then(Value::as_object).into_iter().flatten();
+    let is_replaced = |key: &str| conversation.constraint.is_some() && FORM.contains(&key);
+    let given: Vec<_> = given.filter(|(key, _)| !is_replaced(key)).collect();
+    if given.iter().any(|(key, _)| FORM.contains(&key.as_str())) {
+        config.retain(|key, _| !FORM.contains(&key.as_str()));
+    }
+    config.extend(given.into_iter().map(|(key, value)| (key.clone(), value.clone())));
+}
+
 /// The schema that the response must match. Null allows any JSON, and `None` any text.
 ///
 /// # Errors
@@ -195,5 +219,6 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
         |key: &&String| HANDLED.contains(&key.as_str()) || SAMPLING.iter().any(|(field, _)| field == key);
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
     let foreign = conversation.rest.foreign_keys(CHAT).filter(|key| *key != TOP_K).cloned();
+    let foreign = foreign.filter(|_| conversation.rest.from_dialect(DIALECT).is_none());
     known.chain(fields).chain(foreign).collect()
 }

@@ -10,7 +10,7 @@ use crate::{
     attempt_throttle::PENALTY,
     auth::{Caller, with_key_of_query},
     cors::Grant,
-    images,
+    images, models,
     observe::Access,
     routes::Route,
     stamp::unix_time,
@@ -58,7 +58,8 @@ impl Service {
             web_pages::check_json(&head.headers)?;
         }
         let session = self.session(&head.headers);
-        let parameter = route.dialect().side().key_parameter();
+        let dialect = models::asking_dialect(Some(route), head).unwrap_or_else(|| route.dialect());
+        let parameter = dialect.side().key_parameter();
         let headers = with_key_of_query(&head.headers, head.uri.query(), parameter);
         let client = match self.shared.keys.identify(&headers, session.as_ref(), unix_time()) {
             Ok(client) => client,

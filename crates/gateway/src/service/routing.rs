@@ -48,8 +48,8 @@ fn standard_method(method: &Method) -> Option<&str> {
 pub(super) struct Arrived<'r> {
     pub(super) head: &'r request::Parts,
     pub(super) dialect: ClientDialect,
-    /// Whether the request is for Anthropic's list of models.
-    is_anthropic: bool,
+    /// Whether the head says more about the dialect than the path.
+    is_told: bool,
     /// Whether no key is needed.
     is_open: bool,
     /// Which web pages may read the response.
@@ -58,13 +58,9 @@ pub(super) struct Arrived<'r> {
 
 impl<'r> Arrived<'r> {
     fn new(head: &'r request::Parts, route: Option<&Route>, is_open: bool, grant: &'r Grant) -> Self {
-        let is_anthropic = models::is_asked_by_anthropic(route, &head.headers);
-        let dialect = match route {
-            _ if is_anthropic => ClientDialect::Messages,
-            Some(route) => route.dialect(),
-            None => reply::DEFAULT_DIALECT,
-        };
-        Self { head, dialect, is_anthropic, is_open, grant }
+        let told = models::asking_dialect(route, head);
+        let dialect = told.unwrap_or_else(|| route.map_or(reply::DEFAULT_DIALECT, Route::dialect));
+        Self { head, dialect, is_told: told.is_some(), is_open, grant }
     }
 }
 
@@ -223,7 +219,7 @@ impl Service {
         route: Option<Route>,
         access: Access,
     ) -> Result<(Route, Access), Box<Response<ReplyBody>>> {
-        let Arrived { head, dialect, is_anthropic, is_open, grant } = arrived;
+        let Arrived { head, dialect, is_told, is_open, grant } = arrived;
         if let Some(failure) = self.refuse_page(is_open, route.as_ref(), head, grant) {
             return Err(Box::new(reply::error(failure, dialect, access)));
         }
@@ -235,7 +231,7 @@ impl Service {
         }
         let Some(route) = route else {
             let (guessed, failure) = routes::not_found(head.uri.path());
-            let dialect = if is_anthropic { dialect } else { guessed };
+            let dialect = if is_told { dialect } else { guessed };
             return Err(Box::new(reply::error(failure, dialect, access)));
         };
         if checks::asks_websocket(&head.method, head.version, &head.headers) {

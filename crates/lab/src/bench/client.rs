@@ -335,9 +335,10 @@ fn close(sample: &mut Sample, outcome: Outcome) {
 /// Returns the path for requests: the base URL's path, plus the dialect's path unless the base URL already ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
     let before = base.path().trim_end_matches('/');
-    let before = before.strip_suffix(dialect.path()).unwrap_or(before);
+    let own = dialect.path("");
+    let before = before.strip_suffix(&*own).unwrap_or(before);
     let query = base.query().map_or_else(String::new, |query| format!("?{query}"));
-    let path = format!("{before}{}{query}", dialect.path());
+    let path = format!("{before}{own}{query}");
     path.parse().unwrap_or_default()
 }
 

@@ -46,6 +46,7 @@ fn canned(dialect: Dialect) -> Vec<String> {
         Dialect::Chat => CHAT,
         Dialect::Responses => RESPONSES,
         Dialect::Messages => MESSAGES,
+        Dialect::Gemini => GEMINI,
     };
     let text = " word".repeat(DELTAS);
     let mut number = 0_usize;
@@ -54,7 +55,7 @@ fn canned(dialect: Dialect) -> Vec<String> {
         let frame = frame.replace("NUMBER", &number.to_string()).replace("TEXT", &text);
         number += 1;
         match dialect {
-            Dialect::Chat => format!("data: {frame}\n\n"),
+            Dialect::Chat | Dialect::Gemini => format!("data: {frame}\n\n"),
             Dialect::Responses | Dialect::Messages => {
                 let kind = frame.split('"').nth(3).unwrap_or_default();
                 format!("event: {kind}\ndata: {frame}\n\n")
@@ -104,6 +105,14 @@ const MESSAGES: Canned = (
         r#"{"type":"content_block_stop","index":0}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}"#,
         r#"{"type":"message_stop"}"#,
+    ],
+);
+
+const GEMINI: Canned = (
+    &[],
+    r#"{"candidates":[{"content":{"parts":[{"text":" word"}],"role":"model"},"index":0}],"modelVersion":"m","responseId":"r"}"#,
+    &[
+        r#"{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2,"totalTokenCount":3},"modelVersion":"m","responseId":"r"}"#,
     ],
 );
 

@@ -153,6 +153,8 @@ impl Terms {
                 put(&mut body, "messages", Some(messages));
                 put(&mut body, "tools", flat(messages_tool));
             }
+            // `--dialect` cannot name it.
+            Dialect::Gemini => {}
         }
         body
     }

@@ -49,7 +49,7 @@ impl Client {
     pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> ReceivedResponse {
         let broken = |why: String| ReceivedResponse { broken: Some(why), ..ReceivedResponse::default() };
         let body = Bytes::from(request::body(dialect, case, model).to_string());
-        let request = match self.request(dialect, body) {
+        let request = match self.request(dialect, model, body) {
             Ok(request) => request,
             Err(error) => return broken(error.to_string()),
         };
@@ -60,8 +60,13 @@ impl Client {
         }
     }
 
-    fn request(&self, dialect: Dialect, body: Bytes) -> Result<Request<Full<Bytes>>, http::Error> {
-        let mut request = Request::post(format!("{}{}", self.base, dialect.path()))
+    fn request(
+        &self,
+        dialect: Dialect,
+        model: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut request = Request::post(format!("{}{}", self.base, dialect.path(model)))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "text/event-stream");
         if let Some(key) = &self.key {

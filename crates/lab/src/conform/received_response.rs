@@ -89,7 +89,11 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
         }
     };
     lacks(value.pointer("/error/message").is_some_and(Value::is_string), "an error has no error.message");
-    lacks(word("/error/type").is_some(), "an error has no error.type");
+    if dialect == Dialect::Gemini {
+        lacks(word("/error/status").is_some(), "an error has no error.status");
+    } else {
+        lacks(word("/error/type").is_some(), "an error has no error.type");
+    }
     if dialect == Dialect::Messages {
         lacks(word("/type").as_deref() == Some("error"), "an error's type is not error");
     }
@@ -120,6 +124,10 @@ fn finish(dialect: Dialect, answer: &Answer) -> Option<Finish> {
         (Dialect::Chat | Dialect::Responses, "content_filter") | (Dialect::Messages, "refusal") => {
             Finish::Filter
         }
+        (Dialect::Gemini, "STOP") if answer.calls.is_empty() => Finish::Stop,
+        (Dialect::Gemini, "STOP") => Finish::Calls,
+        (Dialect::Gemini, "MAX_TOKENS") => Finish::Length,
+        (Dialect::Gemini, "SAFETY") => Finish::Filter,
         _ => return None,
     })
 }
@@ -131,6 +139,11 @@ fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Opti
     match dialect {
         Dialect::Chat => (count("prompt_tokens"), count("completion_tokens")),
         Dialect::Messages | Dialect::Responses => (count("input_tokens"), count("output_tokens")),
+        Dialect::Gemini => {
+            let output = count("candidatesTokenCount");
+            let thoughts = count("thoughtsTokenCount").unwrap_or(0);
+            (count("promptTokenCount"), output.map(|output| output + thoughts))
+        }
     }
 }
 

@@ -42,6 +42,21 @@ pub(crate) fn body(dialect: Dialect, case: &Case, model: &str) -> Value {
             });
             insert_list(members, tools.collect());
         }
+        Dialect::Gemini => {
+            members.clear();
+            members.insert("contents".to_owned(), json!([{"role": "user", "parts": [{"text": text}]}]));
+            let thoughts = json!({"thinkingConfig": {"includeThoughts": true}});
+            members.insert("generationConfig".to_owned(), thoughts);
+            let declarations: Vec<_> = tools
+                .map(|function| {
+                    let [name, description, schema] = parts(function);
+                    json!({"name": name, "description": description, "parametersJsonSchema": schema})
+                })
+                .collect();
+            if !declarations.is_empty() {
+                insert_list(members, vec![json!({"functionDeclarations": declarations})]);
+            }
+        }
     }
     body
 }

@@ -1,7 +1,7 @@
 //! [`Follower`]: reads a stream as strictly as the strictest clients, and records its content.
 //!
 //! ```text
-//! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
+//! bytes ─wire::sse─▶ events ─chat │ responses │ messages │ gemini─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
 //! The rules are those of docs/protocols/chat.md#stream and its counterparts for other dialects. Violating any of them
@@ -16,17 +16,19 @@
 mod calls;
 mod chat;
 mod field;
+mod gemini;
 mod messages;
 mod notes;
 mod responses;
 pub(crate) mod sample;
 
-use std::ops::ControlFlow;
+use std::{borrow::Cow, ops::ControlFlow};
 
 use memchr::memchr;
 
 use self::{
     chat::Chat,
+    gemini::Gemini,
     messages::Messages,
     notes::{Finders, Notes},
     responses::Responses,
@@ -57,16 +59,20 @@ pub enum Dialect {
     Responses,
     /// Anthropic's Messages.
     Messages,
+    /// Gemini's API. `bench` cannot send its requests, whose path names the model.
+    #[value(skip)]
+    Gemini,
 }
 
 impl Dialect {
-    /// Returns the path of requests, relative to the base URL (`…/v1`).
-    pub(crate) fn path(self) -> &'static str {
-        match self {
+    /// Returns the path of requests for `model`, relative to the base URL (`…/v1`).
+    pub(crate) fn path(self, model: &str) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Chat => "/chat/completions",
             Self::Responses => "/responses",
             Self::Messages => "/messages",
-        }
+            Self::Gemini => return format!("/models/{model}:streamGenerateContent?alt=sse").into(),
+        })
     }
 
     /// Returns the dialect's name on the command line.
@@ -75,6 +81,7 @@ impl Dialect {
             Self::Chat => "chat",
             Self::Responses => "responses",
             Self::Messages => "messages",
+            Self::Gemini => "gemini",
         }
     }
 }
@@ -85,6 +92,7 @@ impl From<ClientDialect> for Dialect {
             ClientDialect::Chat => Self::Chat,
             ClientDialect::Responses => Self::Responses,
             ClientDialect::Messages => Self::Messages,
+            ClientDialect::Gemini => Self::Gemini,
         }
     }
 }
@@ -113,6 +121,7 @@ enum Reader {
     Chat(Chat),
     Responses(Responses),
     Messages(Messages),
+    Gemini(Gemini),
 }
 
 impl Follower {
@@ -121,6 +130,7 @@ impl Follower {
             Dialect::Chat => Reader::Chat(Chat::default()),
             Dialect::Responses => Reader::Responses(Responses::default()),
             Dialect::Messages => Reader::Messages(Messages::default()),
+            Dialect::Gemini => Reader::Gemini(Gemini::default()),
         };
         Self {
             frames: Frames::new(MAX_FRAME),
@@ -219,6 +229,7 @@ impl Reader {
             Self::Chat(chat) => chat.event(data, notes),
             Self::Responses(responses) => responses.event(message.event, data, notes),
             Self::Messages(messages) => messages.event(message.event, data, notes),
+            Self::Gemini(gemini) => gemini.event(data, notes),
         }
     }
 
@@ -228,6 +239,7 @@ impl Reader {
             Self::Chat(_) => "the stream ends without [DONE]",
             Self::Responses(_) => "the stream ends without response.completed",
             Self::Messages(_) => "the stream ends without message_stop",
+            Self::Gemini(_) => "the stream ends without a finishReason",
         }
     }
 }

@@ -58,20 +58,17 @@ fn canonical_streams_have_no_violations() {
 
 #[test]
 fn times_are_those_of_the_bytes_read() {
-    for (dialect, stream) in
-        [(Dialect::Chat, CHAT), (Dialect::Responses, RESPONSES), (Dialect::Messages, MESSAGES)]
-    {
+    for (dialect, stream, piece) in [
+        (Dialect::Chat, CHAT, r#""arguments":"{}""#),
+        (Dialect::Responses, RESPONSES, "arguments.delta"),
+        (Dialect::Messages, MESSAGES, "input_json_delta"),
+    ] {
         let events: Vec<_> = stream.split_inclusive("\n\n").collect();
         let sample = follow(dialect, &events.iter().map(|event| event.as_bytes()).collect::<Vec<_>>());
         let at = |needle: &str| 1 + events.iter().position(|event| event.contains(needle)).unwrap() as u64;
         let last = |needle: &str| 1 + events.iter().rposition(|event| event.contains(needle)).unwrap() as u64;
         assert_eq!(sample.first_byte, Some(1));
         assert_eq!(sample.first_call, Some(at(r#""name":"f""#)), "{dialect:?}");
-        let piece = match dialect {
-            Dialect::Chat => r#""arguments":"{}""#,
-            Dialect::Responses => "arguments.delta",
-            Dialect::Messages => "input_json_delta",
-        };
         assert_eq!(sample.last_call, Some(last(piece)), "{dialect:?}");
         assert_eq!(sample.end, events.len() as u64, "{dialect:?}");
     }

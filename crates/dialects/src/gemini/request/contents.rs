@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::super::decode::{GENERATED_ID, means};
 use crate::{
     Dialect,
     conversation::{
@@ -18,7 +19,9 @@ use crate::{
 
 /// Writes the turns of a request for `model`.
 pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut Vec<String>) {
-    let foreign = |turn: &Turn| turn.rest.keys().map(|key| format!("messages[].{key}")).collect::<Vec<_>>();
+    let foreign = |turn: &Turn| {
+        turn.rest.foreign_keys(DIALECT).map(|key| format!("messages[].{key}")).collect::<Vec<_>>()
+    };
     let originals = |name: &String| {
         !matches!(name.as_str(), "messages[].content" | "messages[].tool_calls" | "messages[].name")
     };
@@ -48,7 +51,9 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
                     let mut parts = Parts { body, count: 0, dropped, needs_signature: is_checked };
                     for turn in run {
                         calls.add(turn);
-                        parts.put(&turn.parts, &calls);
+                        let originals = turn.rest.from_dialect(DIALECT).and_then(|rest| rest.get("parts"));
+                        let originals = originals.and_then(Value::as_array).map(Vec::as_slice);
+                        parts.put(&turn.parts, &calls, originals.unwrap_or_default());
                     }
                     // The API rejects a `Content` without parts.
                     if parts.count == 0 {
@@ -60,6 +65,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
     });
 }
 
+const DIALECT: &str = Dialect::Gemini.name();
 const USER: &str = "user";
 const MODEL: &str = "model";
 
@@ -91,11 +97,19 @@ struct Parts<'b> {
 }
 
 impl Parts<'_> {
-    fn put(&mut self, parts: &[Part], calls: &CallsById<'_>) {
+    /// Writes the parts of a turn. `originals` contains the parts that a client of this API wrote with members that
+    /// the turn does not have.
+    fn put(&mut self, parts: &[Part], calls: &CallsById<'_>, mut originals: &[Value]) {
         // In this API, the part after the reasoning carries its signature. Other APIs attach it to the
         // reasoning itself.
         let mut signature: Option<&str> = None;
         for part in parts {
+            if let Some(original) = next_original(&mut originals, part) {
+                self.flush(&mut signature);
+                self.count += 1;
+                self.body.value(original);
+                continue;
+            }
             match part {
                 Part::Text(text) if text.is_empty() && signature.is_none() => {}
                 Part::Text(text) => self.text(text, signature.take()),
@@ -121,7 +135,14 @@ impl Parts<'_> {
                     self.flush(&mut signature);
                     self.file(url);
                 }
-                Part::Other(_) => self.dropped.push("messages[].content[]".to_owned()),
+                Part::Other(other) => match other.from_dialect(DIALECT) {
+                    Some(own) => {
+                        self.flush(&mut signature);
+                        self.count += 1;
+                        self.body.value(own);
+                    }
+                    None => self.dropped.push("messages[].content[]".to_owned()),
+                },
             }
         }
         self.flush(&mut signature);
@@ -158,9 +179,7 @@ impl Parts<'_> {
     fn call(&mut self, call: &Call, signature: Option<&str>) {
         self.part(|body| {
             body.key("functionCall").object(|body| {
-                if !call.id.is_empty() {
-                    body.key("id").string(&call.id);
-                }
+                put_id(body, &call.id);
                 body.key("name").string(&call.name);
                 Arguments::of(&call.arguments).put(body.key("args"), "arguments");
             });
@@ -174,9 +193,7 @@ impl Parts<'_> {
         let name = Some(calls.tool_of(output)).filter(|name| !name.is_empty()).unwrap_or(UNKNOWN_TOOL);
         self.part(|body| {
             body.key("functionResponse").object(|body| {
-                if !output.id.is_empty() {
-                    body.key("id").string(&output.id);
-                }
+                put_id(body, &output.id);
                 body.key("name").string(name);
                 let content = output.content.trim_ascii();
                 let parsed = || Json::parse(content).ok().filter(|json| !has_reference(content, *json));
@@ -214,11 +231,27 @@ impl Parts<'_> {
     }
 }
 
+/// Returns the next original if `part` was read from it.
+fn next_original<'o>(originals: &mut &'o [Value], part: &Part) -> Option<&'o Value> {
+    let (first, rest) = originals.split_first()?;
+    let is_meant = means(first, part);
+    if is_meant {
+        *originals = rest;
+    }
+    is_meant.then_some(first)
+}
+
+fn put_id(body: &mut Encoder, id: &str) {
+    if !id.is_empty() && !id.starts_with(GENERATED_ID) {
+        body.key("id").string(id);
+    }
+}
+
 /// The tool name to send if the result's call is not in the conversation, since the API requires a name.
 const UNKNOWN_TOOL: &str = "unknown";
 
 fn own_state<'s>(state: &'s Opaque<'_>) -> Option<&'s str> {
-    state.from_dialect(Dialect::Gemini.name()).filter(|state| !state.is_empty())
+    state.from_dialect(DIALECT).filter(|state| !state.is_empty())
 }
 
 fn sign(body: &mut Encoder, signature: Option<&str>) {
