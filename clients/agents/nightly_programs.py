@@ -47,6 +47,24 @@ class QwenCode(Agent):
         return command, {f"{vendor}_{key}": value for key, value in environment.items()}
 
 
+class GeminiCli(Agent):
+    """gemini-cli, which speaks only Gemini's API."""
+
+    shell = "gemini"
+
+    def prepare(self, model, home, _work, prompt):
+        folder = home / ".gemini"
+        folder.mkdir()
+        settings = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "general": {"disableAutoUpdate": True},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
+        (folder / "settings.json").write_text(json.dumps(settings))
+        command = [PROGRAMS / "gemini", "--model", model, "--yolo", "--skip-trust", "--prompt", prompt]
+        return command, {"GOOGLE_GEMINI_BASE_URL": ROOT_URL, "GEMINI_API_KEY": STAND["key"]}
+
+
 class Copilot(Agent):
     """The Copilot CLI, over HTTP or, with `websocket`, over a WebSocket."""
 
@@ -207,6 +225,7 @@ AGENTS = dict(frameworks()) | {
     "qwen-chat": QwenCode("chat"),
     "qwen-messages": QwenCode("messages"),
     "qwen-responses": QwenCode("responses"),
+    "gemini": GeminiCli("gemini"),
     "copilot-chat": Copilot("chat"),
     "copilot-messages": Copilot("messages"),
     "copilot-responses": Copilot("responses"),

@@ -8,12 +8,20 @@ import re
 
 from answers import turns_of
 
+# Says how long the file is that was written.
+COUNT = "echo wrote=$(($(wc -c < out.txt)))"
+
 # Shell tools: the name, and a function that builds the arguments for a command.
 SHELLS = {
     "bash": ("bash", lambda command: {"command": command, "description": "Runs a command"}),
     "Bash": ("Bash", lambda command: {"command": command, "description": "Runs a command"}),
     "exec_command": ("exec_command", lambda command: {"cmd": command}),
     "run_shell_command": ("run_shell_command", lambda command: {"command": command, "is_background": False}),
+    # gemini-cli refuses command substitution.
+    "gemini": (
+        "run_shell_command",
+        lambda command: {"command": command.replace(COUNT, "printf wrote=; wc -c < out.txt | tr -d ' '")},
+    ),
     "run_commands": ("run_commands", lambda command: {"commands": [command]}),
     "shell": ("shell", lambda command: {"command": command}),
     "terminal": ("terminal", lambda command: {"command": command}),
@@ -39,7 +47,7 @@ ONE, TWO, WROTE = re.compile(r"one=[0-9a-f]{8}"), re.compile(r"two=[0-9a-f]{8}")
 
 
 def command_of(content):
-    return f"cat > out.txt <<'END'\n{content}END\necho wrote=$(($(wc -c < out.txt)))"
+    return f"cat > out.txt <<'END'\n{content}END\n{COUNT}"
 
 
 def agent(request, answer):

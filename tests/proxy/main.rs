@@ -31,6 +31,7 @@ mod execute;
 mod failover;
 mod failures;
 mod forms;
+mod gemini;
 mod headers;
 mod hops;
 mod hostile_upstreams;

@@ -126,6 +126,7 @@ impl Exchange {
             Speech::Gemini => Reader::Gemini(gemini::Reader::new(gemini::ReaderSettings {
                 max_frame: limits.max_frame,
                 tolerate_truncation,
+                verbatim: self.verbatim && self.client == ClientDialect::Gemini,
                 ..gemini::ReaderSettings::default()
             })),
             Speech::OllamaChat => {

@@ -148,7 +148,7 @@ pub(crate) fn respelled(key: &str) -> Option<&'static str> {
 const MAX_CAMEL: usize = 32;
 
 /// The fields of Gemini's API, in camel case. Sorted.
-const CAMEL: [&str; 45] = [
+const CAMEL: [&str; 44] = [
     "allowedFunctionNames",
     "args",
     "candidateCount",
@@ -182,7 +182,6 @@ const CAMEL: [&str; 45] = [
     "role",
     "seed",
     "stopSequences",
-    "streamFunctionCallArguments",
     "systemInstruction",
     "temperature",
     "text",

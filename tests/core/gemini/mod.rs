@@ -1,5 +1,6 @@
-//! Tests upstreams with the Gemini API: requests, and responses split at arbitrary points.
+//! Tests the Gemini API: of upstreams, requests and responses split at arbitrary points; of clients, the same the other way.
 
+mod clients;
 mod requests;
 
 use toolwire::{dialect::gemini::ReaderSettings, failure::Kind};
@@ -7,7 +8,7 @@ use toolwire::{dialect::gemini::ReaderSettings, failure::Kind};
 use crate::read::{Read, read_in, read_splits};
 
 const SETTINGS: ReaderSettings =
-    ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false, cites: false };
+    ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false, verbatim: false, cites: false };
 
 /// A frame with these parts, and with `more` members in the candidate.
 fn frame(parts: &str, more: &str) -> String {

@@ -21,7 +21,7 @@ use crate::{
     wire::json::Json,
 };
 
-pub(super) use config::{PARTIAL_ARGUMENTS, TEXT_ONLY};
+pub(super) use config::TEXT_ONLY;
 pub(super) use part::{GENERATED_ID, means};
 pub(super) use tools::stands_for;
 
@@ -65,9 +65,7 @@ fn conversation(mut fields: Fields<'_, '_>, said: Option<Json<'_>>) -> Result<Co
     let toolbox = tools::take(&mut fields)?;
     let config = config::take(&mut fields)?;
     let mut repeated = Map::new();
-    for (name, is_set) in
-        [(ARRAY, flag(ARRAY)), (TEXT_ONLY, !config.includes_thoughts), (PARTIAL_ARGUMENTS, toolbox.partial)]
-    {
+    for (name, is_set) in [(ARRAY, flag(ARRAY)), (TEXT_ONLY, !config.includes_thoughts)] {
         if is_set {
             repeated.insert(name.to_owned(), Value::Bool(true));
         }

@@ -21,13 +21,15 @@ pub struct ReaderSettings {
     pub max_frame: usize,
     /// Whether a body that ends without a finish reason counts as complete.
     pub tolerate_truncation: bool,
+    /// Whether the client speaks this dialect, so that frames of one piece of text are forwarded unchanged.
+    pub verbatim: bool,
     /// Whether the upstream may search, so that the positions of citations must be tracked.
     pub cites: bool,
 }
 
 impl Default for ReaderSettings {
     fn default() -> Self {
-        Self { max_frame: 8 << 20, tolerate_truncation: false, cites: false }
+        Self { max_frame: 8 << 20, tolerate_truncation: false, verbatim: false, cites: false }
     }
 }
 

@@ -124,6 +124,7 @@ impl UpstreamSide for Options {
         Reader::Gemini(super::Reader::new(ReaderSettings {
             max_frame: rules.max_frame,
             tolerate_truncation: rules.tolerate_truncation,
+            verbatim: rules.client == Dialect::Gemini,
             cites: !self.native_tools.is_empty(),
         }))
     }

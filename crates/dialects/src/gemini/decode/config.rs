@@ -15,9 +15,6 @@ use crate::{
 /// The flag among the repeated fields which says that the client has not asked for the model's thoughts.
 pub(in super::super) const TEXT_ONLY: &str = "text_only";
 
-/// The flag among the repeated fields which says that the client reads arguments in pieces.
-pub(in super::super) const PARTIAL_ARGUMENTS: &str = "partial_arguments";
-
 pub(super) struct Config {
     pub(super) sampling: Sampling,
     pub(super) includes_thoughts: bool,

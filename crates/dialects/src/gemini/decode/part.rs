@@ -163,7 +163,8 @@ fn output(response: Json<'_>) -> (String, bool, bool) {
             (text.into_owned(), false, is_exact)
         }
         Some((key, text)) if key == "error" => (text.into_owned(), true, true),
-        _ => (compact(response), false, true),
+        // A model reads this text, so escapes that JSON does not need are decoded.
+        _ => (response.to_value().to_string(), false, true),
     }
 }
 

@@ -19,8 +19,6 @@ pub(super) struct Toolbox {
     /// The tools that Google's servers run.
     pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
-    /// Whether the client reads arguments in pieces.
-    pub(super) partial: bool,
 }
 
 /// Takes all fields that concern tools out of the request. Tools that Google's servers run, and the tool
@@ -89,18 +87,17 @@ fn choice(request: &mut Fields<'_, '_>, toolbox: &mut Toolbox) -> Result<(), Fai
     let Some(given) = request.any("toolConfig") else { return Ok(()) };
     let mut config = Fields::in_camel_case(request.at("toolConfig"), given)?;
     if let Some(calling) = config.object("functionCallingConfig")? {
-        (toolbox.choice, toolbox.partial) = calling_config(calling)?;
+        toolbox.choice = calling_config(calling)?;
     }
     request.keep("toolConfig", normalized(given));
     Ok(())
 }
 
-/// Reads `functionCallingConfig`: the tool choice, and whether the client reads arguments in pieces.
-fn calling_config(mut calling: Fields<'_, '_>) -> Result<(ToolChoice, bool), Failure> {
+/// Reads `functionCallingConfig`.
+fn calling_config(mut calling: Fields<'_, '_>) -> Result<ToolChoice, Failure> {
     let mode = calling.string("mode")?.unwrap_or_default();
     let names = calling.texts("allowedFunctionNames")?;
-    let partial = calling.boolean("streamFunctionCallArguments")?.unwrap_or(false);
-    let choice = match (mode.to_ascii_uppercase().as_str(), names.as_slice()) {
+    Ok(match (mode.to_ascii_uppercase().as_str(), names.as_slice()) {
         ("" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED", []) => ToolChoice::Auto,
         ("VALIDATED", _) => ToolChoice::Allowed { names, required: false },
         ("" | "AUTO" | "MODE_UNSPECIFIED", _) => {
@@ -115,15 +112,14 @@ fn calling_config(mut calling: Fields<'_, '_>) -> Result<(ToolChoice, bool), Fai
             let why = format_args!("is `{mode}`; known are `AUTO`, `ANY`, `VALIDATED` and `NONE`");
             return Err(wrong_value(calling.at("mode"), why));
         }
-    };
-    Ok((choice, partial))
+    })
 }
 
 /// Whether a `functionCallingConfig` stands for this choice.
 pub(in super::super) fn stands_for(config: &Value, choice: &ToolChoice) -> bool {
     let text = config.to_string();
     let fields = Json::parse(&text).ok().and_then(|json| Fields::in_camel_case(Path::Body, json).ok());
-    fields.and_then(|fields| calling_config(fields).ok()).is_some_and(|(own, _)| own == *choice)
+    fields.and_then(|fields| calling_config(fields).ok()).is_some_and(|own| own == *choice)
 }
 
 /// `toolConfig` with the names of its members in camel case.

@@ -6,6 +6,8 @@
 //! A frame that differs from an earlier one only in its text and its token counts is recognised by comparison
 //! ([`FrameTemplate`]). It means the same as that frame, apart from the text.
 
+use memchr::memchr2;
+
 use super::{
     ReaderSettings,
     chunk::{Candidate, Chunk},
@@ -16,6 +18,7 @@ use super::{
 };
 use crate::{
     Asked, Dialect, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
+    channel::{self, emit},
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind as FailureKind},
     frame_cache::FrameCache,
@@ -23,7 +26,7 @@ use crate::{
     rules::Limits,
     usage::{self, raw_usage},
     whole_calls::WholeCalls,
-    wire::json::{FrameTemplate, Json, Kind, Unescaper},
+    wire::json::{FrameTemplate, Json, Kind},
 };
 
 /// The state of one response.
@@ -31,9 +34,9 @@ use crate::{
 pub struct AnswerState {
     tolerate_truncation: bool,
     pub(super) limits: Limits,
-    text: Unescaper,
-    thought: Unescaper,
-    scratch: String,
+    verbatim: bool,
+    text: channel::Channel,
+    thought: channel::Channel,
     pub(super) calls: WholeCalls,
     pub(super) streamed: Option<StreamedCall>,
     pub(super) server_calls: u32,
@@ -43,6 +46,8 @@ pub struct AnswerState {
     plain: FrameCache<Plain>,
     /// The latest frame with token counts, or only the counts.
     usage: String,
+    /// The latest frame with a finish reason, if the client speaks this dialect.
+    last: String,
     /// The finish reason, unless content has followed it.
     finish: Option<Finish>,
     started: bool,
@@ -56,6 +61,8 @@ struct Plain {
     shape: FrameTemplate,
     channel: Channel,
     has_usage: bool,
+    /// Whether such frames may be forwarded.
+    is_canonical: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +86,13 @@ impl ResponseState for AnswerState {
         }
         let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return Ok(false) };
         let channel = plain.channel;
+        let forwarded = Some(frame).filter(|_| plain.is_canonical);
         if plain.has_usage {
             self.usage.clear();
             self.usage.push_str(frame);
         }
         self.end_with(None);
-        self.say(channel, body, out);
+        self.say(channel, body, forwarded, out);
         Ok(true)
     }
 
@@ -111,7 +119,8 @@ impl ResponseState for AnswerState {
         self.end_streamed_call(true, out)?;
         self.calls.release(out);
         self.grounding.cite(out);
-        out.event(Event::Finish(finish.of_calls(self.calls.any())));
+        let last = Some(self.last.as_str()).filter(|last| !last.is_empty());
+        emit(out, last, Event::Finish(finish.of_calls(self.calls.any())));
         if let Some(usage) =
             Json::parse(&self.usage).ok().map(|json| json.get("usageMetadata").unwrap_or(json))
         {
@@ -135,8 +144,8 @@ impl ResponseState for AnswerState {
 
 impl AnswerState {
     pub(super) fn new(settings: ReaderSettings) -> Self {
-        let ReaderSettings { tolerate_truncation, cites, .. } = settings;
-        Self { tolerate_truncation, grounding: Grounding::new(cites), ..Self::default() }
+        let ReaderSettings { tolerate_truncation, verbatim, cites, .. } = settings;
+        Self { tolerate_truncation, verbatim, grounding: Grounding::new(cites), ..Self::default() }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -201,8 +210,9 @@ impl AnswerState {
     ) -> Result<(), Failure> {
         self.progress.has_choice = true;
         let mut only = None;
+        let forwarded = Some(frame).filter(|frame| self.may_forward(chunk, candidate, frame));
         for (place, part) in candidate.parts().enumerate() {
-            let said = self.part(part, out)?;
+            let said = self.part(part, forwarded, out)?;
             only = said.filter(|_| place == 0);
         }
         if let Some(grounding) = candidate.grounding {
@@ -216,18 +226,34 @@ impl AnswerState {
                 self.skipped.add(Skip::UnknownFinish);
             }
             self.end_with(Some(known.unwrap_or(Finish::Stop)));
+            if self.verbatim {
+                self.last.clear();
+                self.last.push_str(frame);
+            }
         } else if let Some((channel, body)) = only
             && candidate.grounding.is_none()
         {
-            self.learn(chunk, frame, channel, body);
+            self.learn(chunk, frame, channel, body, forwarded.is_some());
         }
         Ok(())
     }
 
-    /// Reads a part. If it contains only text, also returns the raw body of that text's JSON string.
+    /// Whether the frame may be forwarded, judging by everything but its text: it has one part and ends nothing.
+    fn may_forward(&self, chunk: &Chunk<'_>, candidate: &Candidate<'_>, frame: &str) -> bool {
+        self.verbatim
+            && candidate.finish.is_none()
+            && candidate.parts().nth(1).is_none()
+            && chunk.is_canonical()
+            && frame.starts_with('{')
+            && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
+    }
+
+    /// Reads a part. If it contains only text, also returns the raw body of that text's JSON string. `frame` is
+    /// the part's frame, if it may be forwarded.
     fn part<'a>(
         &mut self,
         part: Json<'a>,
+        frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<Option<(Channel, &'a str)>, Failure> {
         let part = PartKind::read(part);
@@ -236,7 +262,7 @@ impl AnswerState {
             self.end_with(None);
             self.progress.has_content |= !part.is_thought();
         }
-        self.part_of_kind(part, out)
+        self.part_of_kind(part, frame, out)
     }
 
     /// Ends the response with `finish`, unless content follows.
@@ -245,30 +271,32 @@ impl AnswerState {
         self.progress.is_finished = finish.is_some();
     }
 
-    /// Emits a piece of text or thought. Both paths use this.
-    pub(super) fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
-        let Self { text, thought, scratch, grounding, calls, .. } = self;
+    /// Emits a piece of text or thought. Both paths use this. `frame` is the piece's frame, if it may be forwarded.
+    pub(super) fn say(&mut self, channel: Channel, body: &str, frame: Option<&str>, out: &mut impl Sink) {
+        let Self { text, thought, grounding, calls, .. } = self;
         match channel {
             Channel::Text => {
-                let text = text.decode(body, scratch);
+                let frame = frame.filter(|_| text.may_forward(body));
+                let text = text.piece(body);
                 if !text.is_empty() {
                     calls.release(out);
                     grounding.said(text);
-                    out.event(Event::Text(text.into()));
+                    emit(out, frame, Event::Text(text.into()));
                 }
             }
             Channel::Thought => {
-                let text = thought.decode(body, scratch);
+                let frame = frame.filter(|_| thought.may_forward(body));
+                let text = thought.piece(body);
                 if !text.is_empty() {
                     calls.release(out);
-                    out.event(Event::Reasoning(Reasoning::text(text)));
+                    emit(out, frame, Event::Reasoning(Reasoning::text(text)));
                 }
             }
         }
     }
 
     /// Learns the template of a frame that contains one piece of text and token counts.
-    fn learn(&mut self, chunk: &Chunk<'_>, frame: &str, channel: Channel, body: &str) {
+    fn learn(&mut self, chunk: &Chunk<'_>, frame: &str, channel: Channel, body: &str, is_canonical: bool) {
         if !self.plain.may_learn() {
             return;
         }
@@ -278,7 +306,7 @@ impl AnswerState {
         }
         let shape = FrameTemplate::learn_with(frame, body, &counts);
         let has_usage = chunk.usage.is_some();
-        self.plain.learn(shape.map(|shape| Plain { shape, channel, has_usage }));
+        self.plain.learn(shape.map(|shape| Plain { shape, channel, has_usage, is_canonical }));
     }
 }
 

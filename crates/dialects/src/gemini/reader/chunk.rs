@@ -34,6 +34,18 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Whether clients that know the API find what they rely on.
+    pub(super) fn is_canonical(&self) -> bool {
+        let is_word = |value: Option<Json<'_>>| {
+            value.and_then(|value| value.string_body()).is_some_and(|text| !text.is_empty())
+        };
+        let mut candidates = self.candidates.into_iter().flat_map(|candidates| candidates.elements());
+        let candidate = candidates.next().filter(|_| candidates.next().is_none());
+        let role = candidate.and_then(|candidate| candidate.get("content")?.get("role"));
+        let is_model = role.is_some_and(|role| role.string_body() == Some("model"));
+        is_word(self.id) && is_word(self.model) && is_model && self.feedback.is_none()
+    }
+
     pub(super) fn is_part(&self) -> bool {
         self.candidates.is_some() || self.feedback.is_some() || self.usage.is_some()
     }

@@ -86,26 +86,29 @@ impl<'a> PartKind<'a> {
 }
 
 impl AnswerState {
-    /// Emits a part. If it contains only text, also returns the raw body of that text's JSON string.
+    /// Emits a part. If it contains only text, also returns the raw body of that text's JSON string. `frame` is
+    /// the part's frame, if it may be forwarded.
     pub(super) fn part_of_kind<'a>(
         &mut self,
         part: PartKind<'a>,
+        frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<Option<(Channel, &'a str)>, Failure> {
         let signature = part.signature();
         let plain = signature.is_none() && !part.has_others;
+        let frame = frame.filter(|_| signature.is_none());
         if !matches!(part.content, Content::Call(_)) {
             self.end_streamed_call(true, out)?;
         }
         match part.content {
             Content::Text(body) if part.is_thought => {
-                self.say(Channel::Thought, body, out);
+                self.say(Channel::Thought, body, frame, out);
                 sign(signature, out);
                 return Ok(Some((Channel::Thought, body)).filter(|_| plain && !body.is_empty()));
             }
             Content::Text(body) => {
                 sign(signature, out);
-                self.say(Channel::Text, body, out);
+                self.say(Channel::Text, body, frame, out);
                 return Ok(Some((Channel::Text, body)).filter(|_| plain && !body.is_empty()));
             }
             Content::Call(call) => return self.call(call, signature, out).map(|()| None),
