@@ -101,8 +101,14 @@ const SHAPES: &[(ClientDialect, &str)] = &[
         ClientDialect::Messages,
         r##"{"max_tokens":9,"messages":[{"role":"assistant","content":[«{"type":"server_tool_use","id":"s№","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s№","content":[]}»]},{"role":"user","content":"x"}]}"##,
     ),
-    (ClientDialect::Gemini, r##"{"contents":[{"role":"model","parts":[«{"text":"№"}»]},{"parts":[{"text":"x"}]}]}"##),
-    (ClientDialect::Gemini, r##"{"contents":[«{"role":"model","parts":[{"text":"№"}]}»,{"parts":[{"text":"x"}]}]}"##),
+    (
+        ClientDialect::Gemini,
+        r##"{"contents":[{"role":"model","parts":[«{"text":"№"}»]},{"parts":[{"text":"x"}]}]}"##,
+    ),
+    (
+        ClientDialect::Gemini,
+        r##"{"contents":[«{"role":"model","parts":[{"text":"№"}]}»,{"parts":[{"text":"x"}]}]}"##,
+    ),
     (
         ClientDialect::Gemini,
         r##"{"contents":[{"role":"model","parts":[«{"functionCall":{"name":"f","args":{"n":№}}}»]},{"parts":[«{"functionResponse":{"name":"f","response":{"n":№}}}»]}]}"##,

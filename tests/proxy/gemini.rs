@@ -81,7 +81,8 @@ async fn list_of_models_is_the_one_of_the_client_that_asks() {
     let (upstream, _) = noting().await;
     let proxy = setup(&upstream, "").start().await;
     let by_key = format!("/v1/models?key={KEY}");
-    for (path, key) in [("/v1beta/models?pageSize=1", Some(KEY)), ("/v1/models", Some(KEY)), (&by_key, None)] {
+    for (path, key) in [("/v1beta/models?pageSize=1", Some(KEY)), ("/v1/models", Some(KEY)), (&by_key, None)]
+    {
         let list = ask(&proxy, Method::GET, path, key).await.json().await;
         assert_eq!(list["models"][0]["name"], "models/m", "{path}: {list}");
         assert_eq!(list["models"][0]["supportedGenerationMethods"][0], "generateContent");

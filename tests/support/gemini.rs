@@ -40,7 +40,10 @@ pub(crate) fn of_body(bytes: &[u8], status: u16) -> Answer {
 fn response(answer: &mut Answer, body: &Value) {
     if body["error"].is_object() {
         let error = &body["error"];
-        assert!(error["code"].is_u64() && error["message"].is_string() && error["status"].is_string(), "{error}");
+        assert!(
+            error["code"].is_u64() && error["message"].is_string() && error["status"].is_string(),
+            "{error}"
+        );
         answer.error = Some(error.clone());
         return;
     }
@@ -83,7 +86,15 @@ fn response(answer: &mut Answer, body: &Value) {
 }
 
 fn part(answer: &mut Answer, part: &Value) {
-    let kinds = ["text", "functionCall", "toolCall", "toolResponse", "inlineData", "executableCode", "codeExecutionResult"];
+    let kinds = [
+        "text",
+        "functionCall",
+        "toolCall",
+        "toolResponse",
+        "inlineData",
+        "executableCode",
+        "codeExecutionResult",
+    ];
     let given: Vec<_> = kinds.iter().filter(|kind| !part[**kind].is_null()).collect();
     assert_eq!(given.len(), 1, "{part}");
     if let Some(signature) = part["thoughtSignature"].as_str() {

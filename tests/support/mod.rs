@@ -6,9 +6,9 @@
 pub(crate) mod client;
 pub(crate) mod cuts;
 pub(crate) mod exchange;
+pub(crate) mod gemini;
 pub(crate) mod generated;
 pub(crate) mod hostile;
-pub(crate) mod gemini;
 pub(crate) mod messages;
 pub(crate) mod redis_server;
 pub(crate) mod repository;

@@ -34,7 +34,8 @@ fn path_and_query_say_what_the_body_does_not() {
     let side = GEMINI.side();
     let said = |path: &str, model: &str, query: Option<&str>| {
         let endpoint = side.endpoints().iter().find(|endpoint| endpoint.path == path).unwrap();
-        let body = Bytes::from(json!({"contents": [user("hi")], "toolwire_path": {"model": "evil"}}).to_string());
+        let body =
+            Bytes::from(json!({"contents": [user("hi")], "toolwire_path": {"model": "evil"}}).to_string());
         let completed = side.complete(body, &Target { query, ..Target::new(endpoint, model) }).unwrap();
         let conversation = side.decode(&completed).unwrap();
         let array = conversation.repeated.contains("array");
@@ -65,15 +66,29 @@ fn names_in_snake_case_mean_the_same() {
     });
     let snake = camel.to_string();
     let snake = [
-        "inlineData", "mimeType", "functionCall", "functionResponse", "systemInstruction", "functionDeclarations",
-        "toolConfig", "functionCallingConfig", "allowedFunctionNames", "generationConfig", "maxOutputTokens", "topP",
-        "stopSequences", "responseMimeType",
+        "inlineData",
+        "mimeType",
+        "functionCall",
+        "functionResponse",
+        "systemInstruction",
+        "functionDeclarations",
+        "toolConfig",
+        "functionCallingConfig",
+        "allowedFunctionNames",
+        "generationConfig",
+        "maxOutputTokens",
+        "topP",
+        "stopSequences",
+        "responseMimeType",
     ]
     .iter()
     .fold(snake, |text, name| {
-        let other: String = name.chars().flat_map(|letter| {
-            letter.is_ascii_uppercase().then_some('_').into_iter().chain([letter.to_ascii_lowercase()])
-        }).collect();
+        let other: String = name
+            .chars()
+            .flat_map(|letter| {
+                letter.is_ascii_uppercase().then_some('_').into_iter().chain([letter.to_ascii_lowercase()])
+            })
+            .collect();
         text.replace(&format!("\"{name}\""), &format!("\"{other}\""))
     });
     let snake: Value = serde_json::from_str(&snake).unwrap();
@@ -82,7 +97,10 @@ fn names_in_snake_case_mean_the_same() {
         assert_eq!(sent(&snake, dialect)["messages"], sent(&camel, dialect)["messages"], "{dialect}");
     }
     let (snake, camel) = (decoded(&snake), decoded(&camel));
-    assert_eq!((&snake.turns, &snake.sampling, &snake.tool_choice), (&camel.turns, &camel.sampling, &camel.tool_choice));
+    assert_eq!(
+        (&snake.turns, &snake.sampling, &snake.tool_choice),
+        (&camel.turns, &camel.sampling, &camel.tool_choice)
+    );
     assert_eq!(snake.tools[0].parameters, camel.tools[0].parameters);
 }
 
@@ -146,11 +164,17 @@ fn other_upstreams_get_the_conversation() {
     assert_eq!(said[2]["tool_calls"][0]["function"], json!({"name": "f", "arguments": "{\"q\":\"x\"}"}));
     let ids = [0, 1].map(|call| said[2]["tool_calls"][call]["id"].as_str().unwrap());
     assert_ne!(ids[0], ids[1]);
-    let results: Vec<_> = said[3..5].iter().map(|result| (result["tool_call_id"].as_str().unwrap(), result["content"].as_str().unwrap())).collect();
+    let results: Vec<_> = said[3..5]
+        .iter()
+        .map(|result| (result["tool_call_id"].as_str().unwrap(), result["content"].as_str().unwrap()))
+        .collect();
     assert_eq!(results, [(ids[1], "no"), (ids[0], "{\"result\":5}")]);
     assert_eq!(said[5]["content"], "Go on.");
     let tool = &chat["tools"][0]["function"];
-    assert_eq!(tool["parameters"], json!({"type": "object", "properties": {"q": {"type": ["string", "null"]}}}));
+    assert_eq!(
+        tool["parameters"],
+        json!({"type": "object", "properties": {"q": {"type": ["string", "null"]}}})
+    );
     assert_eq!(chat["response_format"]["json_schema"]["schema"]["properties"]["a"]["type"], "integer");
     assert_eq!(chat["tools"].as_array().unwrap().len(), 2, "{chat}");
 }
@@ -163,17 +187,44 @@ fn invalid_requests_are_refused_with_the_place() {
         (json!({"contents": {}}), "contents"),
         (json!({"contents": [{"role": "system", "parts": []}]}), "contents[0].role"),
         (json!({"contents": [{"parts": [{"text": 1}]}]}), "contents[0].parts[0].text"),
-        (json!({"contents": [{"parts": [{"functionCall": {"args": {}}}]}]}), "contents[0].parts[0].functionCall.name"),
-        (json!({"contents": [{"parts": [{"functionCall": {"name": "f", "args": []}}]}]}), "contents[0].parts[0].functionCall.args"),
-        (json!({"contents": [{"parts": [{"functionResponse": {"name": "f", "response": "x"}}]}]}), "contents[0].parts[0].functionResponse.response"),
+        (
+            json!({"contents": [{"parts": [{"functionCall": {"args": {}}}]}]}),
+            "contents[0].parts[0].functionCall.name",
+        ),
+        (
+            json!({"contents": [{"parts": [{"functionCall": {"name": "f", "args": []}}]}]}),
+            "contents[0].parts[0].functionCall.args",
+        ),
+        (
+            json!({"contents": [{"parts": [{"functionResponse": {"name": "f", "response": "x"}}]}]}),
+            "contents[0].parts[0].functionResponse.response",
+        ),
         (json!({"contents": [user("a")], "Contents": []}), "Contents"),
-        (json!({"contents": [user("a")], "generationConfig": {"candidateCount": 2}}), "generationConfig.candidateCount"),
+        (
+            json!({"contents": [user("a")], "generationConfig": {"candidateCount": 2}}),
+            "generationConfig.candidateCount",
+        ),
         (json!({"contents": [user("a")], "generationConfig": {"topP": "x"}}), "generationConfig.topP"),
-        (json!({"contents": [user("a")], "toolConfig": {"functionCallingConfig": {"mode": "X"}}}), "toolConfig.functionCallingConfig.mode"),
-        (json!({"contents": [user("a")], "toolConfig": {"functionCallingConfig": {"allowedFunctionNames": ["f"]}}}), "toolConfig.functionCallingConfig.allowedFunctionNames"),
-        (json!({"contents": [user("a")], "tools": [{"functionDeclarations": [{"name": "f", "parameters": {}, "parametersJsonSchema": {}}]}]}), "tools[0].functionDeclarations[0].parametersJsonSchema"),
-        (json!({"contents": [user("a")], "tools": [{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]}), "tools"),
-        (json!({"contents": [user("a")], "systemInstruction": {"parts": [{"functionCall": {"name": "f"}}]}}), "systemInstruction.parts[0]"),
+        (
+            json!({"contents": [user("a")], "toolConfig": {"functionCallingConfig": {"mode": "X"}}}),
+            "toolConfig.functionCallingConfig.mode",
+        ),
+        (
+            json!({"contents": [user("a")], "toolConfig": {"functionCallingConfig": {"allowedFunctionNames": ["f"]}}}),
+            "toolConfig.functionCallingConfig.allowedFunctionNames",
+        ),
+        (
+            json!({"contents": [user("a")], "tools": [{"functionDeclarations": [{"name": "f", "parameters": {}, "parametersJsonSchema": {}}]}]}),
+            "tools[0].functionDeclarations[0].parametersJsonSchema",
+        ),
+        (
+            json!({"contents": [user("a")], "tools": [{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]}),
+            "tools",
+        ),
+        (
+            json!({"contents": [user("a")], "systemInstruction": {"parts": [{"functionCall": {"name": "f"}}]}}),
+            "systemInstruction.parts[0]",
+        ),
     ] {
         let failure = GEMINI.side().decode(body.to_string().as_bytes()).unwrap_err();
         assert_eq!((failure.kind(), failure.param()), (Kind::Request, Some(param)), "{body}: {failure}");
@@ -184,13 +235,17 @@ fn invalid_requests_are_refused_with_the_place() {
 fn what_relies_on_googles_servers_is_refused_elsewhere() {
     for (body, member) in [
         (json!({"contents": [user("a")], "cachedContent": "c"}), "cachedContent"),
-        (json!({"contents": [user("a")], "generationConfig": {"responseModalities": ["IMAGE"]}}), "generationConfig"),
+        (
+            json!({"contents": [user("a")], "generationConfig": {"responseModalities": ["IMAGE"]}}),
+            "generationConfig",
+        ),
     ] {
         let (conversation, upstream) = (decoded(&body), UpstreamDialect::try_from(Dialect::Chat).unwrap());
         let failure = fitted(&conversation, Dialect::Gemini, upstream.side()).unwrap_err().failure(None);
         assert_eq!(failure.param(), Some(member), "{failure}");
     }
-    let file = json!({"contents": [{"parts": [{"fileData": {"mimeType": "image/png", "fileUri": "gs://b/i"}}]}]});
+    let file =
+        json!({"contents": [{"parts": [{"fileData": {"mimeType": "image/png", "fileUri": "gs://b/i"}}]}]});
     let (conversation, upstream) = (decoded(&file), UpstreamDialect::try_from(Dialect::Chat).unwrap());
     let failure = fitted(&conversation, Dialect::Gemini, upstream.side()).unwrap_err();
     let failure = failure.failure(Some(file.to_string().as_bytes()));
@@ -208,10 +263,17 @@ fn tool_choices_are_read() {
         (json!({"mode": "NONE"}), ToolChoice::None),
         (json!({"mode": "ANY"}), ToolChoice::Required),
         (json!({"mode": "ANY", "allowedFunctionNames": ["f"]}), ToolChoice::Named("f".to_owned())),
-        (json!({"mode": "ANY", "allowedFunctionNames": names()}), ToolChoice::Allowed { names: names(), required: true }),
-        (json!({"mode": "VALIDATED", "allowedFunctionNames": names()}), ToolChoice::Allowed { names: names(), required: false }),
+        (
+            json!({"mode": "ANY", "allowedFunctionNames": names()}),
+            ToolChoice::Allowed { names: names(), required: true },
+        ),
+        (
+            json!({"mode": "VALIDATED", "allowedFunctionNames": names()}),
+            ToolChoice::Allowed { names: names(), required: false },
+        ),
     ] {
-        let body = json!({"contents": [user("a")], "tools": tools, "toolConfig": {"functionCallingConfig": config}});
+        let body =
+            json!({"contents": [user("a")], "tools": tools, "toolConfig": {"functionCallingConfig": config}});
         assert_eq!(decoded(&body).tool_choice, choice, "{config}");
     }
 }
@@ -243,12 +305,17 @@ fn call(index: u32, arguments: &'static str, end: CallEnd) -> [Event<'static>; 3
         source: Source::Native,
         signature: None,
     };
-    [Event::CallStart(start), Event::CallArguments { index, piece: arguments.into() }, Event::CallEnd { index, end }]
+    [
+        Event::CallStart(start),
+        Event::CallArguments { index, piece: arguments.into() },
+        Event::CallEnd { index, end },
+    ]
 }
 
 #[test]
 fn thoughts_are_written_only_on_request() {
-    let events = [thought("hm", Some(("messages", "s"))), Event::Text("hi".into()), Event::Finish(Finish::Stop)];
+    let events =
+        [thought("hm", Some(("messages", "s"))), Event::Text("hi".into()), Event::Finish(Finish::Stop)];
     for stream in [true, false] {
         let shown = written(&events, stream, &json!({"thinkingConfig": {"includeThoughts": true}}), None);
         assert!(shown.contains(r#"{"text":"hm","thought":true"#), "{shown}");
@@ -260,14 +327,19 @@ fn thoughts_are_written_only_on_request() {
 #[test]
 fn state_of_every_dialect_comes_back() {
     for (dialect, state) in [("messages", "s:1"), ("gemini", "c2ln"), ("responses", "gAAAA")] {
-        let events = [thought("hm", Some((dialect, state))), Event::Text("hi".into()), Event::Finish(Finish::Stop)];
+        let events =
+            [thought("hm", Some((dialect, state))), Event::Text("hi".into()), Event::Finish(Finish::Stop)];
         for stream in [true, false] {
             let shown = written(&events, stream, &json!({"thinkingConfig": {"includeThoughts": true}}), None);
             let bodies: Vec<Value> = match stream {
-                true => shown.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect(),
+                true => shown
+                    .lines()
+                    .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+                    .collect(),
                 false => vec![serde_json::from_str(&shown).unwrap()],
             };
-            let contents: Vec<_> = bodies.iter().map(|body| body["candidates"][0]["content"].clone()).collect();
+            let contents: Vec<_> =
+                bodies.iter().map(|body| body["candidates"][0]["content"].clone()).collect();
             let mut history = vec![user("a")];
             history.extend(contents);
             history.push(user("b"));
@@ -304,7 +376,12 @@ fn calls_that_are_not_whole_never_look_whole() {
         ("{\"a\": oops", CallEnd::Broken, Finish::Calls, "MALFORMED_FUNCTION_CALL"),
         ("[1]", CallEnd::Complete, Finish::Calls, "MALFORMED_FUNCTION_CALL"),
     ] {
-        let events = [call(0, "{}", CallEnd::Complete).to_vec(), call(1, arguments, end).to_vec(), vec![Event::Finish(finish)]].concat();
+        let events = [
+            call(0, "{}", CallEnd::Complete).to_vec(),
+            call(1, arguments, end).to_vec(),
+            vec![Event::Finish(finish)],
+        ]
+        .concat();
         for stream in [true, false] {
             let shown = written(&events, stream, &json!({}), None);
             assert_eq!(shown.matches("\"functionCall\"").count(), 1, "{shown}");
@@ -317,7 +394,9 @@ fn calls_that_are_not_whole_never_look_whole() {
 
 #[test]
 fn arguments_on_several_lines_fit_in_an_event() {
-    let events = [call(0, "{\n  \"a\": \"x y\"\r\n}", CallEnd::Complete).to_vec(), vec![Event::Finish(Finish::Calls)]].concat();
+    let events =
+        [call(0, "{\n  \"a\": \"x y\"\r\n}", CallEnd::Complete).to_vec(), vec![Event::Finish(Finish::Calls)]]
+            .concat();
     let shown = written(&events, true, &json!({}), None);
     assert_eq!(gemini::of_stream(shown.as_bytes()).calls[0].arguments, r#"{"a":"x y"}"#);
 }

@@ -330,7 +330,8 @@ fn unknown_name_without_a_marker_is_asked_for_again() {
     ];
     for (format, wrong) in forms {
         for detect in [Detect::Formats(vec![format]), Detect::AutoAnd(vec![format]), Detect::Auto] {
-            for (client, stream) in ClientDialect::all().flat_map(|client| [(client, true), (client, false)]) {
+            for (client, stream) in ClientDialect::all().flat_map(|client| [(client, true), (client, false)])
+            {
                 let rules = Rules { detect: detect.clone(), ..rules() };
                 let mut exchange = Channel::Text.exchange(client, stream, "auto", rules);
                 let said = |text: &str| Speech::Chat.says(&[text], "stop");

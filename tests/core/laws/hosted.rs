@@ -159,8 +159,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let hops = prop::collection::vec(hop(), 1..5);
     let speech =
         prop::sample::select(&[Speech::Chat, Speech::Messages, Speech::Responses, Speech::LumoV2][..]);
-    let client =
-        prop::sample::select(ClientDialect::all().collect::<Vec<_>>());
+    let client = prop::sample::select(ClientDialect::all().collect::<Vec<_>>());
     let size = prop::sample::select(&[1, 3, 17, 1 << 20][..]);
     (hops, prop::sample::select(&MODES[..]), speech, client, any::<bool>(), size).prop_map(
         |(hops, mode, speech, client, stream, size)| Plan { hops, mode, speech, client, stream, size },

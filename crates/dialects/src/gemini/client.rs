@@ -80,13 +80,17 @@ impl ClientSide for Client {
     fn complete(&self, body: Bytes, target: &Target<'_>) -> Result<Bytes, Failure> {
         let folder = if target.endpoint.path.contains(TUNED) { TUNED } else { "" };
         let is_stream = target.endpoint.name == STREAM;
-        let is_array = is_stream && target.parameter("alt").is_none_or(|form| !form.eq_ignore_ascii_case("sse"));
+        let is_array =
+            is_stream && target.parameter("alt").is_none_or(|form| !form.eq_ignore_ascii_case("sse"));
         let said = [
             (decode::MODEL, Value::from(format!("{folder}{}", target.model))),
             (decode::STREAM, is_stream.into()),
             (decode::ARRAY, is_array.into()),
         ];
-        Ok(with_path(&body, said.map(|(key, value)| (key.to_owned(), value)).into_iter().collect::<Map<_, _>>()))
+        Ok(with_path(
+            &body,
+            said.map(|(key, value)| (key.to_owned(), value)).into_iter().collect::<Map<_, _>>(),
+        ))
     }
 
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
@@ -128,7 +132,10 @@ impl ClientSide for Client {
         });
         let limit = |keys: &[&str]| keys.iter().find_map(|key| model.get(*key)?.as_u64());
         let limits = [
-            ("inputTokenLimit", limit(&["inputTokenLimit", "context_length", "context_window", "max_model_len"])),
+            (
+                "inputTokenLimit",
+                limit(&["inputTokenLimit", "context_length", "context_window", "max_model_len"]),
+            ),
             ("outputTokenLimit", limit(&["outputTokenLimit", "max_output_tokens"])),
         ];
         for (key, limit) in limits {

@@ -69,7 +69,10 @@ mod tests {
                     assert_eq!(state(&carried), (given.clone(), redacted), "{dialect} {text}");
                     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
                     let is_own = *dialect == Dialect::Gemini && !redacted;
-                    assert!(is_own || (carried.bytes().all(is_base64) && carried.len() % 4 == 0), "{carried}");
+                    assert!(
+                        is_own || (carried.bytes().all(is_base64) && carried.len() % 4 == 0),
+                        "{carried}"
+                    );
                 }
             }
         }

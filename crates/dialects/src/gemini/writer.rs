@@ -28,10 +28,7 @@ struct Head {
 impl Head {
     /// Generates values for upstreams that send no head.
     fn new(answering: &Answering) -> Self {
-        Self {
-            id: Ids::new(answering.stamp.seed, ID_SALT).next(""),
-            model: answering.model.clone(),
-        }
+        Self { id: Ids::new(answering.stamp.seed, ID_SALT).next(""), model: answering.model.clone() }
     }
 
     /// Replaces the generated values with the upstream's.

@@ -46,7 +46,8 @@ fn reader_of(flags: u8) -> Reader {
         return Reader::Completions(completions::Reader::new(settings));
     }
     if on(6) && on(7) {
-        let settings = gemini::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(4), cites: on(3) };
+        let settings =
+            gemini::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(4), cites: on(3) };
         return Reader::Gemini(gemini::Reader::new(settings));
     }
     if on(6) {

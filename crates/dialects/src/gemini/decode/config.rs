@@ -96,7 +96,7 @@ fn thinking_config(path: Path<'_>, given: Option<Json<'_>>) -> Result<(bool, Opt
     let mut thinking = Fields::in_camel_case(path, given)?;
     let includes = thinking.boolean("includeThoughts")?.unwrap_or(false);
     let level = thinking.string("thinkingLevel")?.map(Cow::into_owned);
-    let level = level.filter(|level| !level.ends_with("_UNSPECIFIED")).map(|level| level.to_ascii_lowercase());
+    let level =
+        level.filter(|level| !level.ends_with("_UNSPECIFIED")).map(|level| level.to_ascii_lowercase());
     Ok((includes, level))
 }
-

@@ -127,8 +127,11 @@ impl Turns {
         if let Some((state, redacted)) = signature {
             sign(turn, state, redacted);
         }
-        let is_only_state = |part: &Part| is_signed && matches!(part, Part::Text(text) if text.is_empty());
-        let Some(part) = part.filter(|part| !is_only_state(part)) else { return };
+        // The last chunk of a stream may have an empty text.
+        let is_nothing = |part: &Part| {
+            (is_signed || author == Role::Assistant) && matches!(part, Part::Text(text) if text.is_empty())
+        };
+        let Some(part) = part.filter(|part| !is_nothing(part)) else { return };
         if author != Role::Assistant || original.is_some() || !joined(turn, &part) {
             turn.parts.push(part);
         }
@@ -171,7 +174,10 @@ fn joined(turn: &mut Turn, part: &Part) -> bool {
             before.change(|before| before.push_str(text));
             true
         }
-        (Some(Part::Reasoning { text: before, signature: None, .. }), Part::Reasoning { text, signature, redacted: false }) => {
+        (
+            Some(Part::Reasoning { text: before, signature: None, .. }),
+            Part::Reasoning { text, signature, redacted: false },
+        ) => {
             before.push_str(text);
             let Some(Part::Reasoning { signature: own, .. }) = turn.parts.last_mut() else { return true };
             own.clone_from(signature);

@@ -77,15 +77,16 @@ pub(super) fn read(path: Path<'_>, element: Json<'_>) -> Result<Said, Failure> {
         return Ok(said);
     }
     has_more |= !fields.into_rest().is_empty();
-    let is_signed = said.signature.is_some() || matches!(&said.part, Some(Part::Call(call)) if call.signature.is_some());
+    let is_signed =
+        said.signature.is_some() || matches!(&said.part, Some(Part::Call(call)) if call.signature.is_some());
     said.original = (has_more && !is_signed).then(|| normalized(element));
     Ok(said)
 }
 
-/// Whether `part` could have been read from `original`. This runs for many parts, so it copies nothing large.
+/// Whether `part` could have been read from `original`, apart from its id. This runs for many parts, so it copies
+/// nothing large.
 pub(in super::super) fn means(original: &Value, part: &Part) -> bool {
     let text = |value: &Value, key: &str, said: &str| value.get(key).and_then(Value::as_str) == Some(said);
-    let is_id = |value: &Value, id: &str| value.get("id").is_none() || text(value, "id", id);
     let inner = |key: &str| original.get(key);
     match part {
         Part::Text(said) => text(original, "text", said) && inner("thought").is_none(),
@@ -99,11 +100,11 @@ pub(in super::super) fn means(original: &Value, part: &Part) -> bool {
                 Some(args) => serde_json::from_str::<Value>(&call.arguments).is_ok_and(|own| own == *args),
                 None => call.arguments == "{}",
             };
-            text(original, "name", &call.name) && is_id(original, &call.id) && is_same()
+            text(original, "name", &call.name) && is_same()
         }),
         Part::Result(output) => inner("functionResponse").is_some_and(|original| {
-            let is_named = text(original, "name", &output.name) && is_id(original, &output.id);
-            is_named && original.get("response").is_none_or(|response| is_output(response, output))
+            text(original, "name", &output.name)
+                && original.get("response").is_none_or(|response| is_output(response, output))
         }),
         Part::Other(_) => false,
     }
@@ -113,7 +114,9 @@ pub(in super::super) fn means(original: &Value, part: &Part) -> bool {
 fn is_output(response: &Value, output: &CallOutput) -> bool {
     let key = if output.is_error { "error" } else { "output" };
     match response.get(key).and_then(Value::as_str) {
-        Some(text) if response.as_object().is_some_and(|members| members.len() == 1) => text == output.content,
+        Some(text) if response.as_object().is_some_and(|members| members.len() == 1) => {
+            text == output.content
+        }
         _ => serde_json::from_str::<Value>(&output.content).is_ok_and(|own| own == *response),
     }
 }
@@ -182,7 +185,8 @@ fn inline_data(mut fields: Fields<'_, '_>) -> Result<(Part, bool), Failure> {
 /// A call that toolwire ran, or its result, as toolwire wrote it.
 fn own(element: Json<'_>) -> Option<Part> {
     let member = |keys: [&str; 2]| keys.into_iter().find_map(|key| element.get(key));
-    let text = |json: Json<'_>, key: &str| json.get(key).and_then(|value| value.as_str()).map(Cow::into_owned);
+    let text =
+        |json: Json<'_>, key: &str| json.get(key).and_then(|value| value.as_str()).map(Cow::into_owned);
     let own_id = |json: Json<'_>| text(json, "id").filter(|id| is_own_id(id));
     if let Some(call) = member(["toolCall", "tool_call"]) {
         let arguments = call.get("args").filter(|args| args.kind() == Kind::Object);

@@ -107,7 +107,10 @@ impl Parts<'_> {
             if let Some(original) = next_original(&mut originals, part) {
                 self.flush(&mut signature);
                 self.count += 1;
-                self.body.value(original);
+                match with_other_id(original, part) {
+                    Some(original) => self.body.value(&original),
+                    None => self.body.value(original),
+                }
                 continue;
             }
             match part {
@@ -239,6 +242,19 @@ fn next_original<'o>(originals: &mut &'o [Value], part: &Part) -> Option<&'o Val
         *originals = rest;
     }
     is_meant.then_some(first)
+}
+
+/// The original of a call or a result with the id that it has been given. `None` if that is the same.
+fn with_other_id(original: &Value, part: &Part) -> Option<Value> {
+    let (key, id) = match part {
+        Part::Call(call) => ("functionCall", &call.id),
+        Part::Result(output) => ("functionResponse", &output.id),
+        _ => return None,
+    };
+    original.get(key)?.get("id").filter(|own| *own != id)?;
+    let mut other = original.clone();
+    *other.get_mut(key)?.get_mut("id")? = id.as_str().into();
+    Some(other)
 }
 
 fn put_id(body: &mut Encoder, id: &str) {

@@ -30,8 +30,7 @@ impl Sources {
         let next = self.pages.len();
         let place = *self.places.entry(annotation.url.to_string()).or_insert(next);
         if place == next {
-            self.pages
-                .push(Page { url: annotation.url.to_string(), title: annotation.title.to_string() });
+            self.pages.push(Page { url: annotation.url.to_string(), title: annotation.title.to_string() });
         }
         self.supports.push((place, annotation.span));
     }

@@ -141,7 +141,9 @@ impl Stream {
                 self.ending.sources.said(text);
                 self.element(frame.as_bytes(), out);
             }
-            Some(Event::Reasoning(reasoning)) if self.signature.is_none() && reasoning.signature.is_none() => {
+            Some(Event::Reasoning(reasoning))
+                if self.signature.is_none() && reasoning.signature.is_none() =>
+            {
                 if !self.asked.text_only {
                     self.element(frame.as_bytes(), out);
                 }
@@ -233,12 +235,7 @@ impl Stream {
         self.thought(text, state.map(|state| (state, *redacted)), out);
     }
 
-    fn thought(
-        &mut self,
-        text: &str,
-        state: Option<(&crate::event::Opaque<'_>, bool)>,
-        out: &mut BytesMut,
-    ) {
+    fn thought(&mut self, text: &str, state: Option<(&crate::event::Opaque<'_>, bool)>, out: &mut BytesMut) {
         if !self.asked.text_only && !(text.is_empty() && state.is_none()) {
             self.part(|body| parts::thought(text, state, body), out);
         }

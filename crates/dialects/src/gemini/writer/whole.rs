@@ -30,10 +30,20 @@ pub struct Whole {
 
 #[derive(Debug)]
 enum Part {
-    Text { text: String, signature: Option<String> },
-    Thought { text: String, signature: Option<String> },
+    Text {
+        text: String,
+        signature: Option<String>,
+    },
+    Thought {
+        text: String,
+        signature: Option<String>,
+    },
     /// A call, the signature before it, and how it ended.
-    Call { call: Call, signature: Option<String>, end: Option<CallEnd> },
+    Call {
+        call: Call,
+        signature: Option<String>,
+        end: Option<CallEnd>,
+    },
     /// JSON.
     Written(String),
 }
