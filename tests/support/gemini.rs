@@ -118,6 +118,10 @@ fn part(answer: &mut Answer, part: &Value) {
         }
         "toolResponse" => assert!(part["toolResponse"]["id"].is_string(), "{part}"),
         "inlineData" => answer.images.push(part.clone()),
+        "executableCode" => {
+            let code = part["executableCode"].to_string();
+            answer.server_calls.push(("code_execution".to_owned(), code, String::new()));
+        }
         _ => {}
     }
 }

@@ -181,6 +181,11 @@ fn stream(own: Dialect, event: Option<&Value>) -> String {
 fn shown(own: Dialect, client: ClientDialect, stream: bool, response: &str) -> Result<Value, String> {
     let question = match client.dialect() {
         Dialect::Responses => json!({"model": "m", "input": "q", "stream": stream, "store": false}),
+        Dialect::Gemini => json!({
+            "contents": [{"role": "user", "parts": [{"text": "q"}]}],
+            "generationConfig": {"thinkingConfig": {"includeThoughts": true}},
+            "toolwire_path": {"model": "m", "stream": stream},
+        }),
         _ => {
             json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "q"}], "stream": stream})
         }
