@@ -162,7 +162,9 @@ fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
     if let Some(key) = args.api_key.as_ref().map(ExposeSecret::expose_secret) {
         let (name, value) = match args.dialect {
             Dialect::Messages => (HeaderName::from_static("x-api-key"), key.to_owned()),
-            Dialect::Chat | Dialect::Responses | Dialect::Gemini => (AUTHORIZATION, format!("Bearer {key}")),
+            Dialect::Chat | Dialect::Responses | Dialect::Gemini | Dialect::Ollama => {
+                (AUTHORIZATION, format!("Bearer {key}"))
+            }
         };
         let mut value = HeaderValue::from_str(&value)
             .map_err(|_| "--api-key: contains characters that a header cannot have")?;

@@ -160,8 +160,13 @@ fn clients(args: &Args) -> Vec<bench::Dialect> {
     if args.gateway.gateway.is_some() {
         return vec![bench::Dialect::Chat];
     }
-    let all =
-        [bench::Dialect::Chat, bench::Dialect::Messages, bench::Dialect::Responses, bench::Dialect::Gemini];
+    let all = [
+        bench::Dialect::Chat,
+        bench::Dialect::Messages,
+        bench::Dialect::Responses,
+        bench::Dialect::Gemini,
+        bench::Dialect::Ollama,
+    ];
     let is_served = |dialect: &bench::Dialect| {
         dialect.name().parse::<Dialect>().is_ok_and(|dialect| ClientDialect::try_from(dialect).is_ok())
     };

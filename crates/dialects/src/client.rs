@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Dialect, Endpoint, Operation, SocketSide, Stamp, Target, Writer, fields::check_choice};
+use super::{Clock, Dialect, Endpoint, Operation, SocketSide, Stamp, Target, Writer, fields::check_choice};
 use crate::{
     conversation::{BuiltIn, CompactionForm, Conversation, Namespaced, Rest},
     failure::Failure,
@@ -64,6 +64,11 @@ pub trait ClientSide: Sync {
     /// Creates a writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;
 
+    /// The response to a request that asks for none from a model.
+    fn made(&self, _conversation: &Conversation, _stamp: &Stamp) -> Option<Made> {
+        None
+    }
+
     /// How the dialect serves clients over a WebSocket, if it has such a transport.
     fn socket(&self) -> Option<&'static dyn SocketSide> {
         None
@@ -112,6 +117,11 @@ pub trait ClientSide: Sync {
     /// The entry of one model, made from one in OpenAI's format.
     fn model_entry(&self, model: Value) -> Value {
         model
+    }
+
+    /// [`ClientSide::model_entry`] for a request that names the model in its body. `about` is what is known of it.
+    fn model_shown(&self, model: Value, _about: &ModelAbout<'_>) -> Value {
+        self.model_entry(model)
     }
 
     /// The name of the model in the body of a request for its entry.
@@ -190,6 +200,24 @@ pub trait ClientSide: Sync {
     }
 }
 
+/// A response that is complete without a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The content type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// What the configuration says about a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelAbout<'m> {
+    /// The model's name at its upstream.
+    pub name: &'m str,
+    /// Whether it accepts images in any case, because another model describes them.
+    pub sees_images: bool,
+}
+
 /// Whose headers and statuses are used to report what is left of a client's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateStyle {
@@ -260,6 +288,8 @@ pub struct Answering {
     pub model: String,
     /// The current time and the seed for ids.
     pub stamp: Stamp,
+    /// For dialects whose responses report durations.
+    pub clock: Clock,
 }
 
 impl Answering {
@@ -279,6 +309,7 @@ impl Answering {
             reasoning: Reasoning::Auto,
             model: conversation.model.clone(),
             stamp,
+            clock: Clock::default(),
         }
     }
 }

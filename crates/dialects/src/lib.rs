@@ -74,7 +74,7 @@ use self::{
     response_state::{Found, ResponseState},
 };
 pub use self::{
-    client::{Answering, ClientSide, RateStyle, Record, References},
+    client::{Answering, ClientSide, Made, ModelAbout, RateStyle, Record, References},
     endpoint::{Endpoint, Operation, Target, parameter},
     fit::{File, Source, Unfit, fitted},
     model_facts::{Adjusted, ESSENTIAL, MemberSettings, ModelFacts, facts_table, refused_member},
@@ -84,7 +84,7 @@ pub use self::{
     response_writer::ResponseWriter,
     skipped_parts::{Skip, Skipped},
     socket::{HttpError, SocketCreate, SocketFailure, SocketMessage, SocketSide},
-    stamp::Stamp,
+    stamp::{Clock, Stamp},
     system_messages::SystemMessages,
     tool_searches::{SearchTool, found_tools, loaded_tools, undefer},
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
@@ -111,7 +111,7 @@ dialects! {
     Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Gemini "gemini" "Google Gemini": client gemini, upstream gemini;
-    Ollama "ollama" "Ollama": upstream ollama;
+    Ollama "ollama" "Ollama": client ollama, upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }
 

@@ -1,5 +1,7 @@
 //! [`Stamp`] and [`Ids`]: the creation time and the ids of a response.
 
+use std::{fmt, time::Duration};
+
 /// The values that differ between otherwise equal responses. Callers provide them, because the core has
 /// neither a clock nor randomness.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -8,6 +10,42 @@ pub struct Stamp {
     pub seed: u64,
     /// The creation time, as Unix time in seconds.
     pub created: u64,
+}
+
+/// Reads the time that has passed. The shell provides it; without one, no durations are reported.
+#[derive(Clone, Copy, Default)]
+pub struct Clock(Option<fn() -> Duration>);
+
+impl Clock {
+    /// Creates a clock from a function that returns the time since a fixed moment.
+    pub fn new(read: fn() -> Duration) -> Self {
+        Self(Some(read))
+    }
+
+    /// Whether there is a clock.
+    pub fn is_some(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The time since a fixed moment. Zero without a clock.
+    pub fn now(self) -> Duration {
+        self.0.map_or(Duration::ZERO, |read| read())
+    }
+}
+
+/// All clocks count as equal: they differ only in what they read.
+impl PartialEq for Clock {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Clock {}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").finish_non_exhaustive()
+    }
 }
 
 /// Generates ids from a seed. They consist only of letters and digits, which are safe in every client.

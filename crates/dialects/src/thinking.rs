@@ -1,5 +1,5 @@
-//! Detects whether a client turns the model's thinking off with `thinking`, a field of Anthropic's API and of
-//! some Chat Completions servers, for upstreams that have other fields for it.
+//! Detects whether a client turns the model's thinking on or off with `thinking`, a field of Anthropic's API and of
+//! some Chat Completions servers, or with `think` of Ollama's, for upstreams that have other fields for it.
 
 use serde_json::Value;
 
@@ -10,9 +10,12 @@ use crate::{conversation::Conversation, model_facts::takes_effort};
 pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     let clients = [Dialect::Messages, Dialect::Chat].into_iter().filter(|client| *client != own);
     let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
-    rest.any(|rest| {
+    let is_off = rest.any(|rest| {
         rest.get("thinking").and_then(|thinking| thinking.get("type")?.as_str()) == Some("disabled")
-    }) || gemini_budget(conversation, own) == Some(0)
+    });
+    is_off
+        || gemini_budget(conversation, own) == Some(0)
+        || own != Dialect::Ollama && switch(conversation) == Some(false)
 }
 
 /// The `thinkingBudget` in a request of Gemini's API, unless that is the dialect `own`. A negative one lets the model
@@ -29,6 +32,9 @@ pub(super) fn asked_effort(conversation: &Conversation, own: Dialect) -> Option<
     if let Some(budget) = gemini_budget(conversation, own) {
         let budget = u64::try_from(budget).ok().filter(|budget| *budget > 0)?;
         return Some(effort_of(Some(budget))).filter(|_| conversation.sampling.reasoning_effort.is_none());
+    }
+    if own != Dialect::Ollama && switch(conversation) == Some(true) {
+        return Some("medium");
     }
     let clients = [Dialect::Messages, Dialect::Chat].into_iter().filter(|client| *client != own);
     let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
@@ -52,8 +58,16 @@ fn effort_of(budget: Option<u64>) -> &'static str {
 pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String>) {
     let is_in_effort = conversation.sampling.reasoning_effort.is_some();
     if is_in_effort || is_off(conversation, Dialect::Gemini) {
-        dropped.retain(|field| field != "thinking");
+        dropped.retain(|field| field != "thinking" && field != THINK);
     }
+}
+
+/// The switch of Ollama's API.
+const THINK: &str = "think";
+
+/// Whether a request of Ollama's API turns thinking on or off.
+fn switch(conversation: &Conversation) -> Option<bool> {
+    conversation.rest.from_dialect(Dialect::Ollama.name())?.get(THINK)?.as_bool()
 }
 
 /// Whether an OpenAI model accepts the effort `none`.

@@ -19,6 +19,7 @@ use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop, FirstRequest},
+    stamp::monotonic,
     tool_search::{self, Searching},
     turn_states::{Keeper, OwnStates, TurnStates},
     upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
@@ -29,7 +30,8 @@ use toolwire_net::store::Owner;
 use toolwire_pipeline::{
     conversation::{CompactionForm, Conversation, Thinking, ToolChoice},
     dialect::{
-        Answering, ClientDialect, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice,
+        Answering, ClientDialect, Clock, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest,
+        check_choice,
     },
     failure::{Failure, Kind},
     rules::{Enforce, Reasoning, ReasoningStart, Rules},
@@ -148,7 +150,8 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let now = stamp.created;
     let is_summary = asks_for_summary(model, dialect, &mut conversation);
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
-    let mut answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
+    let clock = Clock::new(monotonic);
+    let mut answering = Answering { reasoning, clock, ..Answering::new(&conversation, stamp) };
     look_at_server(capabilities, model, &conversation);
     let states = states.of_model(owner, model);
     if let Some(states) = &states {

@@ -440,7 +440,8 @@ mod tests {
             ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
             ("/api/v1/models/", "did you mean /v1/models?"),
             ("/v1/", "POST /v1/chat/completions"),
-            ("/api/chat", "POST /v1/chat/completions"),
+            ("/v1/api/chat", "did you mean /api/chat?"),
+            ("/api/other", "POST /v1/chat/completions"),
             ("/v1/responses/", "did you mean /v1/responses?"),
             ("/responses", "did you mean /v1/responses?"),
         ] {
@@ -448,6 +449,9 @@ mod tests {
             let message = not_found(path).1.message().to_owned();
             assert!(message.contains(meant) && message.contains("http://127.0.0.1:8787/v1"), "{message}");
         }
+        assert_eq!(not_found("/api/other").0, ClientDialect::Ollama);
+        assert_eq!(not_found("/v1/api/chat").0, ClientDialect::Ollama);
+        assert_eq!(not_found("/apis").0, DEFAULT_DIALECT);
         assert!(not_found(&format!("/{}", "x".repeat(9_000))).1.message().len() < 500);
     }
 

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio_rustls::rustls::ServerConfig;
 
@@ -49,7 +49,7 @@ use toolwire_config::{Changes, Config, Limits, Upstream};
 use toolwire_execution::{Audit, Started, ask::Ask, files::ImageFiles, vision::Vision};
 use toolwire_net::{redact::Redactor, store::Stores, telemetry::Tracer, tls::Certificates};
 use toolwire_pipeline::{
-    dialect::{self, ClientDialect},
+    dialect::{self, ClientDialect, Made},
     failure::{Failure, Kind},
 };
 
@@ -69,6 +69,8 @@ enum Refused {
     Failure(Failure),
     /// The request exceeds a limit of its client.
     Limited(Box<Limited>),
+    /// It asks for nothing of a model.
+    Made(Made),
 }
 
 impl From<Failure> for Refused {
@@ -82,6 +84,7 @@ impl Refused {
         match self {
             Self::Failure(failure) => failure,
             Self::Limited(limited) => limited.into_parts().0,
+            Self::Made(_) => Failure::new(Kind::Request, "the request asks for no response of a model"),
         }
     }
 
@@ -93,6 +96,9 @@ impl Refused {
                 let mut response = reply::error(failure, dialect, access);
                 response.headers_mut().extend(headers);
                 response
+            }
+            Self::Made(Made { content_type, body }) => {
+                reply::plain(StatusCode::OK, HeaderValue::from_static(content_type), body, access)
             }
         }
     }

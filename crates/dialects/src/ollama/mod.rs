@@ -1,11 +1,17 @@
-//! Ollama's own API, `/api/chat`, as an upstream.
+//! Ollama's own API, both for clients and for upstreams.
 //!
-//! Responses are JSON Lines. Calls arrive complete and without ids, so results are matched to calls by order
-//! and name (docs/protocols/ollama.md).
+//! Responses are JSON Lines. Calls are written complete; those of upstreams have no ids, so results are matched to
+//! calls by order and name (docs/protocols/ollama.md).
 
+mod client;
+mod decode;
+mod models;
 mod reader;
 mod request;
 mod upstream;
+mod writer;
 
+pub(crate) use client::Client;
 pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Think};
+pub use writer::Writer;

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Options, Think};
+use super::{
+    Options, Think,
+    decode::{OPTION, SHARED},
+};
 use crate::{
     Dialect, UpstreamRequest,
     conversation::{
@@ -14,22 +17,6 @@ use crate::{
     thinking,
     wire::json::Encoder,
 };
-
-/// Fields of chat requests that this API has as options with the same name.
-const OPTIONS: [&str; 12] = [
-    "presence_penalty",
-    "frequency_penalty",
-    "top_k",
-    "min_p",
-    "typical_p",
-    "repeat_penalty",
-    "repeat_last_n",
-    "mirostat",
-    "mirostat_eta",
-    "mirostat_tau",
-    "num_ctx",
-    "num_keep",
-];
 
 /// Ollama's own fields, which clients of OpenAI's API may also send.
 const OWN: [&str; 3] = ["think", "keep_alive", "options"];
@@ -47,6 +34,8 @@ const HANDLED: [&str; 7] = [
 /// The dialect whose fields are translated where an equivalent exists.
 const CHAT: &str = Dialect::Chat.name();
 
+const OLLAMA: &str = Dialect::Ollama.name();
+
 /// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
@@ -57,7 +46,8 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
     let media = media_behind_results(&arranged);
     let turns = results_in_call_order(&media);
     let no_rest = Map::new();
-    let rest = conversation.rest.from_dialect(CHAT).unwrap_or(&no_rest);
+    let own = conversation.rest.from_dialect(OLLAMA);
+    let rest = own.or_else(|| conversation.rest.from_dialect(CHAT)).unwrap_or(&no_rest);
     let prefill = match &conversation.constraint {
         Some(Constraint::Prefill(text)) => Some(Prefill { text: text.clone(), is_repeated: false }),
         _ => None,
@@ -149,7 +139,8 @@ fn put_message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
             Part::Other(_) => dropped.push("messages[].content[]".to_owned()),
         }
     }
-    dropped.extend(turn.rest.foreign_keys(CHAT).map(|key| format!("messages[].{key}")));
+    let foreign = turn.rest.foreign_keys(CHAT).filter(|_| turn.rest.from_dialect(OLLAMA).is_none());
+    dropped.extend(foreign.map(|key| format!("messages[].{key}")));
     body.object(|body| {
         body.key("role").string(role);
         body.key("content").string(&turn.joined_text());
@@ -267,7 +258,10 @@ fn put_options(
         put("stop", sampling.stop.clone().into());
     }
     let all = conversation.rest.fields().into_iter().flatten();
-    for (key, value) in all.filter(|(key, _)| OPTIONS.contains(&key.as_str())) {
+    for (key, value) in all.filter(|(key, _)| SHARED.contains(&key.as_str())) {
+        put(key, value.clone());
+    }
+    for (key, value) in rest.iter().filter_map(|(key, value)| Some((key.strip_prefix(OPTION)?, value))) {
         put(key, value.clone());
     }
     for (key, value) in rest.get("options").and_then(Value::as_object).into_iter().flatten() {
@@ -299,11 +293,12 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
     let known = known.iter().filter(|(_, given)| *given).map(|(name, _)| (*name).to_owned());
     let is_sent = |key: &&String| {
         let key = key.as_str();
-        HANDLED.contains(&key) || OPTIONS.contains(&key) || OWN.contains(&key)
+        HANDLED.contains(&key) || SHARED.contains(&key) || OWN.contains(&key) || key.starts_with(OPTION)
     };
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
-    let foreign =
-        conversation.rest.foreign_keys(CHAT).filter(|key| !OPTIONS.contains(&key.as_str())).cloned();
+    let is_foreign = conversation.rest.from_dialect(OLLAMA).is_none();
+    let foreign = conversation.rest.foreign_keys(CHAT).filter(|_| is_foreign);
+    let foreign = foreign.filter(|key| !SHARED.contains(&key.as_str())).cloned();
     known.chain(fields).chain(foreign).collect()
 }
 

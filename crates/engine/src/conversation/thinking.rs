@@ -9,7 +9,7 @@ use super::{Conversation, Part, Role};
 pub enum ThinkingSwitch {
     /// `chat_template_kwargs.enable_thinking`, which some servers also accept at the top level.
     EnableThinking,
-    /// `chat_template_kwargs.thinking`, or `thinking` as a boolean.
+    /// `chat_template_kwargs.thinking`, or `thinking` as a boolean, or `think` of Ollama's API.
     Thinking,
     /// `thinking`: an object with a `type`, as in Messages and at several providers of Chat Completions.
     ThinkingType,
@@ -58,7 +58,9 @@ impl ThinkingSwitch {
     fn of(self, conversation: &Conversation) -> Option<bool> {
         match self {
             Self::EnableThinking => kwarg(conversation, "enable_thinking"),
-            Self::Thinking => kwarg(conversation, "thinking"),
+            Self::Thinking => {
+                kwarg(conversation, "thinking").or_else(|| as_bool(conversation.rest.get("think")?))
+            }
             Self::ThinkingType => match conversation.rest.get("thinking")?.get("type")?.as_str()? {
                 "disabled" => Some(false),
                 "enabled" | "adaptive" => Some(true),

@@ -15,7 +15,7 @@ use crate::{
     websocket::Handshake,
 };
 use toolwire_pipeline::{
-    dialect::Operation,
+    dialect::{ModelAbout, Operation},
     failure::{Failure, Kind},
 };
 
@@ -58,7 +58,7 @@ impl Service {
                 }
             }
             Operation::Model if api.endpoint.names_model() => {
-                self.model(&api.model, &client, arrived, access).await
+                self.model(&api.model, true, &client, arrived, access).await
             }
             Operation::Model => self.model_of_body(client, arrived, body, access).await,
             Operation::Facts => reply::json(&dialect.side().facts(api.endpoint), access),
@@ -77,6 +77,7 @@ impl Service {
     async fn model(
         &self,
         name: &str,
+        is_in_path: bool,
         caller: &Caller,
         Arrived { dialect, .. }: Arrived<'_>,
         access: Access,
@@ -84,8 +85,14 @@ impl Service {
         if let Err(failure) = caller.check_model(name) {
             return reply::error(failure, dialect, access);
         }
-        match self.shared.models.find(name).await {
-            Some(model) => reply::json(&dialect.side().model_entry(model), access),
+        let config = self.shared.config.model(name).zip(self.shared.models.find(name).await);
+        match config {
+            Some((_, entry)) if is_in_path => reply::json(&dialect.side().model_entry(entry), access),
+            Some((model, entry)) => {
+                let about =
+                    ModelAbout { name: model.upstream_name(name), sees_images: model.vision.is_some() };
+                reply::json(&dialect.side().model_shown(entry, &about), access)
+            }
             None => reply::error(dialect.side().unknown_model(name), dialect, access),
         }
     }
@@ -101,7 +108,7 @@ impl Service {
         let Arrived { head, dialect, .. } = arrived;
         let read = Box::pin(body.read(self, &head.headers, None)).await;
         match read.and_then(|(body, _memory)| dialect.side().model_asked(&body)) {
-            Ok(name) => self.model(&name, &caller, arrived, access).await,
+            Ok(name) => self.model(&name, false, &caller, arrived, access).await,
             Err(failure) => reply::error(failure, dialect, access),
         }
     }

@@ -162,6 +162,9 @@ impl Service {
         let demand = |account: &Account| demand.unwrap_or_else(|| self.demand(account, &conversation));
         let allowance = admit(&caller, demand, dialect).await?;
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
+        if let Some(made) = dialect.side().made(&conversation, &self.stamp()) {
+            return Err(Refused::Made(made));
+        }
         let may = |model: &str| caller.check_model(model).is_ok();
         let affinity = || affinity.unwrap_or_else(|| failover::affinity(&conversation, owner));
         let plan = self.shared.failover.plan(&self.shared.config, model, affinity, caller.claimant(), may);

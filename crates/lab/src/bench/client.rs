@@ -201,7 +201,7 @@ impl Client {
     async fn follow(&self, mut link: Link, response: Response<Incoming>, sample: &mut Sample) {
         let kind =
             response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().escape_ascii().to_string());
-        if !kind.as_deref().is_some_and(|kind| kind.starts_with("text/event-stream")) {
+        if !kind.as_deref().is_some_and(|kind| self.dialect.is_stream_type(kind)) {
             let kind = kind.unwrap_or_else(|| "of no type".to_owned());
             return close(
                 sample,
@@ -334,11 +334,8 @@ fn close(sample: &mut Sample, outcome: Outcome) {
 
 /// Returns the path for requests: the base URL's path, plus the dialect's path unless the base URL already ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
-    let before = base.path().trim_end_matches('/');
-    let own = dialect.path("");
-    let before = before.strip_suffix(&*own).unwrap_or(before);
     let query = base.query().map_or_else(String::new, |query| format!("?{query}"));
-    let path = format!("{before}{own}{query}");
+    let path = format!("{}{query}", dialect.path_at(base.path(), ""));
     path.parse().unwrap_or_default()
 }
 

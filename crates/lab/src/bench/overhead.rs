@@ -47,6 +47,7 @@ fn canned(dialect: Dialect) -> Vec<String> {
         Dialect::Responses => RESPONSES,
         Dialect::Messages => MESSAGES,
         Dialect::Gemini => GEMINI,
+        Dialect::Ollama => OLLAMA,
     };
     let text = " word".repeat(DELTAS);
     let mut number = 0_usize;
@@ -56,6 +57,7 @@ fn canned(dialect: Dialect) -> Vec<String> {
         number += 1;
         match dialect {
             Dialect::Chat | Dialect::Gemini => format!("data: {frame}\n\n"),
+            Dialect::Ollama => format!("{frame}\n"),
             Dialect::Responses | Dialect::Messages => {
                 let kind = frame.split('"').nth(3).unwrap_or_default();
                 format!("event: {kind}\ndata: {frame}\n\n")
@@ -116,13 +118,21 @@ const GEMINI: Canned = (
     ],
 );
 
+const OLLAMA: Canned = (
+    &[],
+    r#"{"model":"m","created_at":"2026-11-29T12:00:00Z","message":{"role":"assistant","content":" word"},"done":false}"#,
+    &[
+        r#"{"model":"m","created_at":"2026-11-29T12:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":1,"eval_count":2}"#,
+    ],
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn canned_streams_have_no_violations() {
-        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Ollama] {
             let (mut sample, mut follower) = (Sample::default(), Follower::new(dialect));
             for frame in canned(dialect) {
                 follower.push(frame.as_bytes(), 1, &mut sample);

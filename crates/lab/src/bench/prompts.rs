@@ -141,6 +141,12 @@ impl Terms {
                 put(&mut body, "tools", tools.cloned());
                 put(&mut body, "max_tokens", self.max_tokens.map(Value::from));
             }
+            Dialect::Ollama => {
+                put(&mut body, "messages", Some(messages));
+                put(&mut body, "tools", tools.cloned());
+                let limit = self.max_tokens.map(|tokens| json!({ "num_predict": tokens }));
+                put(&mut body, "options", limit);
+            }
             Dialect::Responses => {
                 put(&mut body, "input", Some(messages));
                 put(&mut body, "tools", flat(responses_tool));
@@ -180,7 +186,9 @@ impl Terms {
             Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),
             None => _ = line.entry("model").or_insert_with(|| MODEL.into()),
         }
-        if let Some(tokens) = self.max_tokens {
+        if let Some(tokens) = self.max_tokens.filter(|_| self.dialect == Dialect::Ollama) {
+            line.insert("options".to_owned(), json!({ "num_predict": tokens }));
+        } else if let Some(tokens) = self.max_tokens {
             let name = if self.dialect == Dialect::Responses { "max_output_tokens" } else { "max_tokens" };
             line.insert(name.to_owned(), tokens.into());
         }
@@ -261,7 +269,7 @@ mod tests {
 
     #[test]
     fn generated_prompts_have_different_beginnings() {
-        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Ollama] {
             let prompts = Prompts::generated(&terms(dialect), 40, 6);
             let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
             assert_eq!(first, again);

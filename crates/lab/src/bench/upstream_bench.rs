@@ -88,8 +88,9 @@ fn plan(wanted: &BenchRequest) -> Result<Plan, Invalid> {
         dialect::Dialect::Chat => Dialect::Chat,
         dialect::Dialect::Responses => Dialect::Responses,
         dialect::Dialect::Messages => Dialect::Messages,
+        dialect::Dialect::Ollama => Dialect::Ollama,
         other => {
-            let why = "cannot be measured: chat, responses and messages can";
+            let why = "cannot be measured: chat, responses, messages and ollama can";
             return Err(format!("upstreams of the dialect `{other}` {why}").into());
         }
     };

@@ -66,9 +66,9 @@ impl Client {
         model: &str,
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, http::Error> {
-        let mut request = Request::post(format!("{}{}", self.base, dialect.path(model)))
+        let mut request = Request::post(dialect.path_at(&self.base, model))
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "text/event-stream");
+            .header(header::ACCEPT, "text/event-stream, application/x-ndjson");
         if let Some(key) = &self.key {
             let key = key.expose_secret();
             request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
@@ -95,7 +95,8 @@ impl Client {
         let is_stream = response
             .headers()
             .get(header::CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+            .and_then(|kind| kind.to_str().ok())
+            .is_some_and(|kind| dialect.is_stream_type(kind));
         let mut body = response.into_body();
         let (mut bytes, mut broken) = (BytesMut::new(), None);
         while let Some(frame) = body.frame().await {

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::{
-    fixture::{Answer, Assembled, answer::Call, assemble_events},
+    fixture::{Answer, Assembled, answer::Call, assemble_events, lines},
     follow::{
         Dialect, Follower,
         sample::{Outcome, Sample},
@@ -53,7 +53,7 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
         Some(why) => follower.break_off(why, 0, &mut sample),
         None => follower.finish(0, &mut sample),
     }
-    let Assembled { answer, usage_at_start, .. } = assemble_events(dialect, events(body));
+    let Assembled { answer, usage_at_start, .. } = assemble_events(dialect, events(dialect, body));
     let mut received = ReceivedResponse {
         status: 200,
         finish: finish(dialect, &answer),
@@ -88,6 +88,11 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
             received.violations.push(rule.to_owned());
         }
     };
+    if dialect == Dialect::Ollama {
+        lacks(value.get("error").is_some_and(Value::is_string), "an error is not a text");
+        received.error = word("/error");
+        return received;
+    }
     lacks(value.pointer("/error/message").is_some_and(Value::is_string), "an error has no error.message");
     if dialect == Dialect::Gemini {
         lacks(word("/error/status").is_some(), "an error has no error.status");
@@ -114,16 +119,18 @@ impl ReceivedCall {
 /// Returns the finish reason of an assembled stream, if the dialect defines it.
 fn finish(dialect: Dialect, answer: &Answer) -> Option<Finish> {
     Some(match (dialect, answer.finish.as_deref()?) {
-        (Dialect::Chat, "stop") | (Dialect::Messages, "end_turn" | "stop_sequence") => Finish::Stop,
+        (Dialect::Ollama, "stop") if !answer.calls.is_empty() => Finish::Calls,
+        (Dialect::Chat | Dialect::Ollama, "stop") | (Dialect::Messages, "end_turn" | "stop_sequence") => {
+            Finish::Stop
+        }
         (Dialect::Chat, "tool_calls") | (Dialect::Messages, "tool_use") => Finish::Calls,
         (Dialect::Responses, "completed") if answer.calls.is_empty() => Finish::Stop,
         (Dialect::Responses, "completed") => Finish::Calls,
-        (Dialect::Chat, "length")
+        (Dialect::Chat | Dialect::Ollama, "length")
         | (Dialect::Messages, "max_tokens")
         | (Dialect::Responses, "max_output_tokens") => Finish::Length,
-        (Dialect::Chat | Dialect::Responses, "content_filter") | (Dialect::Messages, "refusal") => {
-            Finish::Filter
-        }
+        (Dialect::Chat | Dialect::Responses | Dialect::Ollama, "content_filter")
+        | (Dialect::Messages, "refusal") => Finish::Filter,
         (Dialect::Gemini, "STOP") if answer.calls.is_empty() => Finish::Stop,
         (Dialect::Gemini, "STOP") => Finish::Calls,
         (Dialect::Gemini, "MAX_TOKENS") => Finish::Length,
@@ -138,6 +145,7 @@ fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Opti
     let count = |key: &str| [last, first].into_iter().flatten().find_map(|usage| usage.get(key)?.as_u64());
     match dialect {
         Dialect::Chat => (count("prompt_tokens"), count("completion_tokens")),
+        Dialect::Ollama => (count("prompt_eval_count"), count("eval_count")),
         Dialect::Messages | Dialect::Responses => (count("input_tokens"), count("output_tokens")),
         Dialect::Gemini => {
             let output = count("candidatesTokenCount");
@@ -148,7 +156,10 @@ fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Opti
 }
 
 /// Returns the type and data of each event. Accepts LF, CR LF and CR, and a last event without a blank line.
-fn events(body: &[u8]) -> Vec<(String, String)> {
+fn events(dialect: Dialect, body: &[u8]) -> Vec<(String, String)> {
+    if dialect.has_lines() {
+        return lines(body).collect();
+    }
     let text: String = body.utf8_chunks().map(|chunk| chunk.valid()).collect();
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let events = text.split("\n\n").map(|block| {
@@ -203,7 +214,7 @@ mod tests {
         for end in ["\n", "\r\n", "\r"] {
             let stream = ["event: a", "data: 1", "", ": comment", "", "data:2", ""].join(end);
             let expected = [("a".to_owned(), "1".to_owned()), (String::new(), "2".to_owned())];
-            assert_eq!(events(stream.as_bytes()), expected, "{end:?}");
+            assert_eq!(events(Dialect::Chat, stream.as_bytes()), expected, "{end:?}");
         }
     }
 

@@ -23,6 +23,10 @@ pub(crate) fn body(dialect: Dialect, case: &Case, model: &str) -> Value {
                 members.insert("tools".to_owned(), json!(*case.tools));
             }
         }
+        Dialect::Ollama => {
+            members.insert("messages".to_owned(), messages);
+            insert_list(members, case.tools.to_vec());
+        }
         Dialect::Messages => {
             members.insert("max_tokens".to_owned(), json!(4096));
             members.insert("messages".to_owned(), messages);

@@ -1,7 +1,7 @@
 //! [`Follower`]: reads a stream as strictly as the strictest clients, and records its content.
 //!
 //! ```text
-//! bytes ─wire::sse─▶ events ─chat │ responses │ messages │ gemini─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
+//! bytes ─wire::sse, lines─▶ events ─chat │ responses │ messages │ gemini │ ollama─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
 //! The rules are those of docs/protocols/chat.md#stream and its counterparts for other dialects. Violating any of them
@@ -19,6 +19,7 @@ mod field;
 mod gemini;
 mod messages;
 mod notes;
+mod ollama;
 mod responses;
 pub(crate) mod sample;
 
@@ -31,6 +32,7 @@ use self::{
     gemini::Gemini,
     messages::Messages,
     notes::{Finders, Notes},
+    ollama::Ollama,
     responses::Responses,
     sample::{Outcome, Sample},
 };
@@ -62,16 +64,39 @@ pub enum Dialect {
     /// Gemini's API. `bench` cannot send its requests, whose path names the model.
     #[value(skip)]
     Gemini,
+    /// Ollama.
+    Ollama,
 }
 
 impl Dialect {
+    /// Returns the path of requests for `model` below `base`, the path of a base URL (`…/v1`). Ollama's API has no
+    /// version in its path.
+    pub(crate) fn path_at(self, base: &str, model: &str) -> String {
+        let own = self.path(model);
+        let base = base.trim_end_matches('/');
+        let base = base.strip_suffix(&*own).unwrap_or(base);
+        let base = if self == Self::Ollama { base.strip_suffix("/v1").unwrap_or(base) } else { base };
+        format!("{base}{own}")
+    }
+
+    /// Whether streams are lines of JSON instead of events.
+    pub(crate) fn has_lines(self) -> bool {
+        self == Self::Ollama
+    }
+
+    /// Whether `kind` is the content type of a stream.
+    pub(crate) fn is_stream_type(self, kind: &str) -> bool {
+        kind.starts_with(if self.has_lines() { "application/x-ndjson" } else { "text/event-stream" })
+    }
+
     /// Returns the path of requests for `model`, relative to the base URL (`…/v1`).
-    pub(crate) fn path(self, model: &str) -> Cow<'static, str> {
+    fn path(self, model: &str) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Chat => "/chat/completions",
             Self::Responses => "/responses",
             Self::Messages => "/messages",
             Self::Gemini => return format!("/models/{model}:streamGenerateContent?alt=sse").into(),
+            Self::Ollama => "/api/chat",
         })
     }
 
@@ -82,6 +107,7 @@ impl Dialect {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
         }
     }
 }
@@ -93,6 +119,7 @@ impl From<ClientDialect> for Dialect {
             ClientDialect::Responses => Self::Responses,
             ClientDialect::Messages => Self::Messages,
             ClientDialect::Gemini => Self::Gemini,
+            ClientDialect::Ollama => Self::Ollama,
         }
     }
 }
@@ -106,6 +133,8 @@ pub(crate) fn rule(violation: &str) -> &str {
 #[derive(Debug)]
 pub(crate) struct Follower {
     frames: Frames,
+    /// The line that is not complete yet, in dialects with [lines](Dialect::has_lines).
+    line: Option<Vec<u8>>,
     reader: Reader,
     finders: Finders,
     /// Number of events so far.
@@ -122,6 +151,7 @@ enum Reader {
     Responses(Responses),
     Messages(Messages),
     Gemini(Gemini),
+    Ollama(Ollama),
 }
 
 impl Follower {
@@ -131,9 +161,11 @@ impl Follower {
             Dialect::Responses => Reader::Responses(Responses::default()),
             Dialect::Messages => Reader::Messages(Messages::default()),
             Dialect::Gemini => Reader::Gemini(Gemini::default()),
+            Dialect::Ollama => Reader::Ollama(Ollama::default()),
         };
         Self {
             frames: Frames::new(MAX_FRAME),
+            line: dialect.has_lines().then(Vec::new),
             reader,
             finders: Finders::default(),
             events: 0,
@@ -150,6 +182,9 @@ impl Follower {
         sample.first_byte.get_or_insert(at);
         self.look_at_bytes(bytes, sample);
         sample.bytes += bytes.len() as u64;
+        if self.line.is_some() {
+            return self.push_lines(bytes, at, sample);
+        }
         let Self { frames, reader, finders, events, .. } = self;
         let read = frames.push(bytes, |frame| {
             if let Frame::Event(message) = frame {
@@ -163,8 +198,39 @@ impl Follower {
         }
     }
 
+    fn push_lines(&mut self, bytes: &[u8], at: u64, sample: &mut Sample) {
+        let mut rest = bytes;
+        while let Some((line, tail)) = memchr(b'\n', rest).and_then(|end| rest.split_at_checked(end)) {
+            let mut held = std::mem::take(self.line.get_or_insert_default());
+            let line = if held.is_empty() {
+                line
+            } else {
+                held.extend_from_slice(line);
+                &held
+            };
+            self.line_event(line, at, sample);
+            rest = tail.get(1..).unwrap_or_default();
+        }
+        let line = self.line.get_or_insert_default();
+        if rest.len() > MAX_FRAME.saturating_sub(line.len()) {
+            return self.break_off("a line is too long", at, sample);
+        }
+        line.extend_from_slice(rest);
+    }
+
+    fn line_event(&mut self, line: &[u8], at: u64, sample: &mut Sample) {
+        self.events += 1;
+        let Self { reader, finders, events, .. } = self;
+        let message = Message { event: b"", data: line, id: None };
+        reader.event(message, &mut Notes { sample, finders, at, frame: *events });
+    }
+
     /// Handles the proper end of a body. Without its final event, the stream counts as broken.
     pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
+        let line = self.line.take().unwrap_or_default();
+        if !line.is_empty() {
+            self.line_event(&line, at, sample);
+        }
         let Self { frames, reader, finders, events, .. } = self;
         frames.finish(|frame| {
             if let Frame::Event(message) = frame {
@@ -230,6 +296,7 @@ impl Reader {
             Self::Responses(responses) => responses.event(message.event, data, notes),
             Self::Messages(messages) => messages.event(message.event, data, notes),
             Self::Gemini(gemini) => gemini.event(data, notes),
+            Self::Ollama(ollama) => ollama.event(data, notes),
         }
     }
 
@@ -240,6 +307,7 @@ impl Reader {
             Self::Responses(_) => "the stream ends without response.completed",
             Self::Messages(_) => "the stream ends without message_stop",
             Self::Gemini(_) => "the stream ends without a finishReason",
+            Self::Ollama(_) => "the stream ends without a line with done: true",
         }
     }
 }

@@ -152,17 +152,21 @@ fn put_max_tokens(
 struct Carried<'c> {
     thinking: Option<Value>,
     top_k: Option<&'c Value>,
-    /// The fields of Responses that have the same names here.
+    /// The fields of Responses and of Ollama's API that have the same names here.
     shared: Vec<(&'static str, &'c Value)>,
 }
 
 impl<'c> Carried<'c> {
     fn new(conversation: &'c Conversation, options: &Options) -> Self {
-        let of_messages = conversation.rest.from_dialect(Dialect::Messages.name());
+        let of_client = |client: Dialect| conversation.rest.from_dialect(client.name());
+        let top_k = [Dialect::Messages, Dialect::Ollama].into_iter().filter_map(of_client);
+        let shared = openai_fields::given(conversation, Dialect::Chat, options.openai_fields());
+        let penalties = ["presence_penalty", "frequency_penalty"].into_iter();
+        let penalties = penalties.filter_map(|name| Some((name, of_client(Dialect::Ollama)?.get(name)?)));
         Self {
             thinking: thinking_member(conversation, options),
-            top_k: of_messages.filter(|_| options.takes_top_k()).and_then(|rest| rest.get("top_k")),
-            shared: openai_fields::given(conversation, Dialect::Chat, options.openai_fields()).collect(),
+            top_k: top_k.filter(|_| options.takes_top_k()).find_map(|rest| rest.get("top_k")),
+            shared: shared.chain(penalties).collect(),
         }
     }
 

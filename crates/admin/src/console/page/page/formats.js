@@ -21,7 +21,7 @@ const SAMPLES = {
   "cut off": 'I will look.\n<tool_call>{"name": "web_search", "arguments": {"query": "ru',
   "not a call": 'In HTML, <tool is not an element, and {"name": "x"} is only JSON.',
 };
-const CLIENTS = ["chat", "responses", "messages"];
+const CLIENTS = ["chat", "responses", "messages", "ollama"];
 const MAX_TEXT = 256 << 10;
 
 export default function formats({ place, heading, route }) {

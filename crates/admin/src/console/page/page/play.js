@@ -17,7 +17,7 @@ import { Prose, prose } from "../view/markdown.js";
 import { empty, failed, note, toast } from "../view/note.js";
 import { questions } from "../view/permission.js";
 
-const CLIENTS = ["chat", "responses", "messages"];
+const CLIENTS = ["chat", "responses", "messages", "ollama"];
 const THEMES = ["plain", "dark", "parchment"];
 const PROMPTS = {
   web_search: "Find the newest stable release of Rust and say what is new in it.",
