@@ -6,11 +6,12 @@ import { test } from "node:test";
 import { gemini } from "./gemini.mjs";
 import { langchain } from "./langchain.mjs";
 import { aiAnthropic, anthropic } from "./messages.mjs";
+import { ollama } from "./ollama.mjs";
 import { aiResponses, responses, responsesHelper } from "./responses.mjs";
 import { seen, until } from "./scripted.mjs";
 import { CLIENTS, STAND } from "./sdk.mjs";
 
-const ALL = [...CLIENTS, langchain, gemini, anthropic, aiAnthropic, responses, responsesHelper, aiResponses];
+const ALL = [...CLIENTS, langchain, gemini, anthropic, aiAnthropic, ollama, responses, responsesHelper, aiResponses];
 
 for (const client of ALL) {
   for (const { name, request, expect } of STAND.matrix) {

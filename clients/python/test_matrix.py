@@ -4,12 +4,13 @@ import pytest
 from checks import check, check_disconnect, every_case
 from gemini import Gemini
 from messages import Messages
+from ollama_client import Ollama
 from responses import Responses, ResponsesHelper, ResponsesSocket
 from sdk import CLIENTS
 from stand import STAND
 
 RESPONSES = {"responses": Responses(), "responses-helper": ResponsesHelper(), "responses-socket": ResponsesSocket()}
-ALL = CLIENTS | {"anthropic": Messages(), "google-genai": Gemini()} | RESPONSES
+ALL = CLIENTS | {"anthropic": Messages(), "google-genai": Gemini(), "ollama": Ollama()} | RESPONSES
 
 
 @every_case(ALL)
