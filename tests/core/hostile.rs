@@ -17,7 +17,8 @@ use crate::support::{
     upstream::Speech,
 };
 
-const CLIENTS: [ClientDialect; 3] = [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses];
+const CLIENTS: [ClientDialect; 4] =
+    [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Ollama];
 
 fn all() -> impl Iterator<Item = Speech> {
     SPEECHES.into_iter().chain([Speech::Ollama])

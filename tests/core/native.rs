@@ -14,7 +14,8 @@ use crate::support::{
     upstream::Speech,
 };
 
-const CLIENTS: [ClientDialect; 3] = [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses];
+const CLIENTS: [ClientDialect; 4] =
+    [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Ollama];
 
 /// Returns the client's answer to a request that declares the tools `get_weather` and `f`.
 fn answered(speech: Speech, client: ClientDialect, rules: &Rules, events: &[Value], stream: bool) -> Answer {

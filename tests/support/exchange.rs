@@ -14,7 +14,7 @@ use toolwire::{
 use super::{
     client::Answer,
     cuts::{SIZES, places},
-    gemini as gemini_client, messages, responses,
+    gemini as gemini_client, messages, ollama as ollama_client, responses,
     upstream::Speech,
 };
 
@@ -184,6 +184,7 @@ impl Exchange {
             (true, ClientDialect::Messages) => messages::of_stream(&out),
             (true, ClientDialect::Gemini) => gemini_client::of_stream(&out),
             (true, ClientDialect::Responses) => responses::of_stream(&out),
+            (true, ClientDialect::Ollama) => ollama_client::of_stream(&out),
         }
     }
 
@@ -193,6 +194,7 @@ impl Exchange {
             ClientDialect::Messages => messages::of_body(body, status),
             ClientDialect::Gemini => gemini_client::of_body(body, status),
             ClientDialect::Responses => responses::of_body(body, status),
+            ClientDialect::Ollama => ollama_client::of_body(body, status),
         }
     }
 

@@ -127,6 +127,14 @@ fn conversation() -> impl Strategy<Value = Conversation> {
 /// count as one, and it does not matter whether instructions are in a separate field.
 fn meaning(conversation: &Conversation) -> Value {
     let mut said: Vec<(&str, Value)> = Vec::new();
+    // Not all APIs have ids of calls, so only which result belongs to which call counts.
+    let mut ids: Vec<String> = Vec::new();
+    let mut number = |id: &str| {
+        ids.iter().position(|known| known == id).unwrap_or_else(|| {
+            ids.push(id.to_owned());
+            ids.len() - 1
+        })
+    };
     for turn in &conversation.turns {
         for part in &turn.parts {
             match part {
@@ -144,9 +152,9 @@ fn meaning(conversation: &Conversation) -> Value {
                 Part::Image { url, .. } => said.push(("image", json!({ "url": url }))),
                 Part::Call(call) => {
                     let arguments: Value = serde_json::from_str(&call.arguments).expect("JSON");
-                    said.push(("call", json!([call.id, call.name, arguments])));
+                    said.push(("call", json!([number(&call.id), call.name, arguments])));
                 }
-                Part::Result(output) => said.push(("result", json!([output.id, output.content]))),
+                Part::Result(output) => said.push(("result", json!([number(&output.id), output.content]))),
                 Part::Reasoning { text, .. } => said.push(("reasoning", json!([text]))),
                 Part::Other(other) => panic!("nothing else was said: {other:?}"),
             }
@@ -197,6 +205,8 @@ fn unsaid(client: ClientDialect) -> &'static [&'static str] {
         "responses" => &["sampling"],
         // The path of a request says these; parallel calls cannot be forbidden.
         "gemini" => &["model", "stream", "parallel"],
+        // Ollama's API has no choice of tools, so tools that must not be called are left out.
+        "ollama" => &["choice", "tools", "parallel"],
         _ => &[],
     }
 }
@@ -354,7 +364,12 @@ proptest! {
                 let result = reader.push(&body, &mut read).and_then(|()| reader.finish(&mut read));
                 let dialect = upstream.dialect();
                 prop_assert!(result.is_ok(), "{dialect}: {result:?}: {}", body.escape_ascii());
-                let expected = joined(&events);
+                let mut expected = joined(&events);
+                if client == ClientDialect::Ollama {
+                    // The API has no count of cached tokens.
+                    let counts = expected.iter_mut().filter(|line| line.starts_with("usage"));
+                    counts.for_each(|line| *line = format!("{}, 0)", line.rsplit_once(", ").unwrap().0));
+                }
                 prop_assert_eq!(joined(&read), expected, "{}: {}", dialect, body.escape_ascii());
             }
         }

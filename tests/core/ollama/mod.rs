@@ -1,5 +1,7 @@
 //! Tests upstreams with Ollama's own API: requests, and responses split at arbitrary points.
 
+mod clients;
+
 use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,

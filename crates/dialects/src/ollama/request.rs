@@ -153,6 +153,9 @@ fn put_message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
         if !calls.is_empty() {
             body.key("tool_calls").array(|body| calls.iter().for_each(|call| put_call(body, call)));
         }
+        for (key, value) in turn.rest.from_dialect(OLLAMA).into_iter().flatten() {
+            body.key(key).value(value);
+        }
     });
 }
 

@@ -30,7 +30,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
 struct OpenCalls {
     /// The calls by position, with their ids and names. `None` if a call has a result.
     calls: Vec<Option<(String, String)>>,
-    by_id: HashMap<String, usize>,
+    by_id: HashMap<String, VecDeque<usize>>,
     by_name: HashMap<String, VecDeque<usize>>,
     /// All calls before this one have results.
     first: usize,
@@ -51,7 +51,7 @@ impl OpenCalls {
 
     fn add(&mut self, id: &str, name: &str) {
         let place = self.calls.len();
-        self.by_id.insert(id.to_owned(), place);
+        self.by_id.entry(id.to_owned()).or_default().push_back(place);
         self.by_name.entry(name.to_owned()).or_default().push_back(place);
         self.calls.push(Some((id.to_owned(), name.to_owned())));
     }
@@ -60,7 +60,7 @@ impl OpenCalls {
     /// one if the result has no name.
     fn take(&mut self, id: &str, name: &str) -> Option<(String, String)> {
         if !id.is_empty() {
-            let place = self.by_id.remove(id)?;
+            let place = self.by_id.get_mut(id)?.pop_front()?;
             return self.calls.get_mut(place)?.take();
         }
         loop {
