@@ -213,7 +213,9 @@ fn shown(own: Dialect, client: ClientDialect, stream: bool, response: &str) -> R
     if !stream {
         return Ok(serde_json::from_str(&text).unwrap());
     }
-    let data = text.lines().filter_map(|line| line.strip_prefix("data: ")?.parse::<Value>().ok());
+    // Lines of JSON have no prefix.
+    let data = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+    let data = data.filter_map(|data| data.parse::<Value>().ok());
     Ok(data.collect())
 }
 
