@@ -1,15 +1,15 @@
 //! [`Case`]: a response of an upstream, and the response that must arrive at the client.
 
-use std::{fmt, ops::RangeInclusive, sync::Arc};
+use std::{borrow::Cow, fmt, ops::RangeInclusive, sync::Arc};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     scenario::{Scenario, USAGE},
     variant::Variant,
 };
-use crate::upstream::Api;
+use crate::{follow::Dialect, upstream::Api};
 use toolwire_pipeline::{event::Finish, format::Format};
 
 #[derive(Debug, Clone)]
@@ -117,6 +117,21 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// The same for clients of `dialect`. Arguments that are JSON values have no original text, and Gemini's API has no
+    /// calls without such a value: the response says in words that one was broken.
+    pub(crate) fn towards(&self, dialect: Dialect) -> Cow<'_, Self> {
+        if !dialect.has_argument_values() {
+            return Cow::Borrowed(self);
+        }
+        let mut wanted = Self { verbatim_arguments: false, ..self.clone() };
+        if dialect == Dialect::Gemini {
+            wanted
+                .calls
+                .retain(|(_, arguments)| serde_json::from_str::<Map<String, Value>>(arguments).is_ok());
+        }
+        Cow::Owned(wanted)
+    }
+
     /// Returns the response that a client must assemble from `scenario`.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         Self {

@@ -69,8 +69,10 @@ pub(crate) fn check(
         found.add(&format!("dialect: {rule}"), violation);
     }
     match expected {
-        Expected::Response(wanted) => faults.response(wanted, received),
-        Expected::Failure { of, status, is_truncated } => faults.failure(of, status, *is_truncated, received),
+        Expected::Response(wanted) => faults.response(&wanted.towards(dialect), received),
+        Expected::Failure { of, status, is_truncated } => {
+            faults.failure(dialect, &of.towards(dialect), status, *is_truncated, received);
+        }
     }
     Found { faults: faults.0, notes: notes.0 }
 }
@@ -152,6 +154,7 @@ impl Faults {
 
     fn failure(
         &mut self,
+        dialect: Dialect,
         of: &Wanted,
         status: &RangeInclusive<u16>,
         is_truncated: bool,
@@ -183,7 +186,9 @@ impl Faults {
         self.holds(is_beginning, "the text is not the upstream's", || difference(&of.text, &received.text));
         for (place, call) in received.calls.iter().enumerate() {
             let is_beginning = of.calls.get(place).is_some_and(|(name, arguments)| {
-                *name == call.name && (arguments.starts_with(&call.arguments) || call.arguments == "{}")
+                let is_beginning = arguments.starts_with(&call.arguments) || call.arguments == "{}";
+                let is_whole = dialect.has_argument_values() && same_json(arguments, &call.arguments);
+                *name == call.name && (is_beginning || is_whole)
             });
             self.holds(is_beginning, "a call is invented", || format!("{}({})", call.name, call.arguments));
         }

@@ -79,6 +79,11 @@ impl Dialect {
         format!("{base}{own}")
     }
 
+    /// Whether the arguments of calls are JSON values instead of texts.
+    pub(crate) fn has_argument_values(self) -> bool {
+        matches!(self, Self::Gemini | Self::Ollama)
+    }
+
     /// Whether streams are lines of JSON instead of events.
     pub(crate) fn has_lines(self) -> bool {
         self == Self::Ollama
