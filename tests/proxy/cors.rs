@@ -61,7 +61,7 @@ async fn preflight_of_an_allowed_origin_needs_no_key() {
             let allowed = reply.header("access-control-allow-headers").unwrap();
             assert_eq!(
                 allowed,
-                "authorization, content-type, x-api-key, api-key, x-toolwire-reasoning, x-stainless-os"
+                "authorization, content-type, x-api-key, api-key, x-goog-api-key, x-toolwire-reasoning, x-stainless-os"
             );
             assert_eq!(reply.header("access-control-max-age"), Some("7200"));
             assert_eq!(reply.header("access-control-allow-private-network"), Some("true"));

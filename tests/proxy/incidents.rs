@@ -105,7 +105,7 @@ async fn limits_of_a_key_hold_in_every_header() {
         ("", bearer(ALICE), 403),
         ("", format!("x-api-key: {ALICE}\r\n"), 403),
         ("", format!("api-key: {ALICE}\r\n"), 403),
-        ("", format!("x-goog-api-key: {ALICE}\r\n"), 401),
+        ("", format!("x-goog-api-key: {ALICE}\r\n"), 403),
         ("", format!("{}x-api-key: {BOB}\r\n", bearer(ALICE)), 400),
         ("?key=key-of-bob-000001", String::new(), 401),
         ("?api_key=key-of-bob-000001", String::new(), 401),

@@ -95,11 +95,10 @@ async fn paths_that_toolwire_does_not_have_are_not_taken_for_ids() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for (line, part) in [
-        ("POST /v1/models/gemini-2:generateContent", "toolwire speaks"),
-        ("POST /v1/models/qwen3:8b:streamGenerateContent?alt=sse", "toolwire speaks"),
-        ("POST /v1/models/m:countTokens", "toolwire speaks"),
+        ("POST /v1/models/gemini-2:batchGenerateContent", "toolwire speaks"),
+        ("POST /v1/models/qwen3:8b:predict?alt=sse", "toolwire speaks"),
         ("POST /v1/models/m:embedContent", "toolwire speaks"),
-        ("POST /v1beta/models/m:generateContent", "toolwire speaks"),
+        ("POST /v1beta/models/m:embedContent", "toolwire speaks"),
     ] {
         let response = send(&proxy, line, "", "{}").await;
         assert_eq!(response.status, 404, "{line}: {}", response.body);

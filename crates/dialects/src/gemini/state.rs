@@ -70,7 +70,7 @@ mod tests {
                     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
                     let is_own = *dialect == Dialect::Gemini && !redacted;
                     assert!(
-                        is_own || (carried.bytes().all(is_base64) && carried.len() % 4 == 0),
+                        is_own || (carried.bytes().all(is_base64) && carried.len().is_multiple_of(4)),
                         "{carried}"
                     );
                 }

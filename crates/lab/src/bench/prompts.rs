@@ -274,8 +274,9 @@ mod tests {
             let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
             assert_eq!(first, again);
             let (key, limit) = match dialect {
-                Dialect::Responses => ("input", "max_output_tokens"),
-                _ => ("messages", "max_tokens"),
+                Dialect::Responses => ("input", "/max_output_tokens"),
+                Dialect::Ollama => ("messages", "/options/num_predict"),
+                _ => ("messages", "/max_tokens"),
             };
             let text = |body: &Bytes| value(body)[key][0]["content"].as_str().unwrap().to_owned();
             assert!(text(&first).starts_with("Request 3-0. Go on"), "{}", text(&first));
@@ -283,8 +284,8 @@ mod tests {
             assert!(text(&first).split(' ').count().abs_diff(40) < 4);
             let body = value(&first);
             assert_eq!(
-                (&body["stream"], &body[limit], &body["model"]),
-                (&true.into(), &50.into(), &MODEL.into())
+                (&body["stream"], body.pointer(limit), &body["model"]),
+                (&true.into(), Some(&50.into()), &MODEL.into())
             );
             assert_eq!(body["tools"].as_array().map(Vec::len), Some(6));
         }

@@ -236,7 +236,7 @@ impl Stream {
     }
 
     fn thought(&mut self, text: &str, state: Option<(&crate::event::Opaque<'_>, bool)>, out: &mut BytesMut) {
-        if !self.asked.text_only && !(text.is_empty() && state.is_none()) {
+        if !(self.asked.text_only || text.is_empty() && state.is_none()) {
             self.part(|body| parts::thought(text, state, body), out);
         }
     }

@@ -160,7 +160,7 @@ impl Whole {
         let given = state.map(|state| signature(state, *redacted).into_owned());
         self.kept += piece.len() + given.as_ref().map_or(0, String::len);
         let own = if is_of_next { None } else { given.clone() };
-        if !self.asked.text_only && !(piece.is_empty() && own.is_none()) {
+        if !(self.asked.text_only || piece.is_empty() && own.is_none()) {
             match self.parts.last_mut() {
                 Some(Part::Thought { text, signature: signature @ None }) if !redacted => {
                     text.push_str(piece);
