@@ -44,8 +44,8 @@ pub trait ClientSide: Sync {
         Ok(body)
     }
 
-    /// Decodes a request's body, which [`ClientSide::complete`] has returned, but allows the tool choice to name tools that are declared later. The
-    /// decoded strings share the body's memory.
+    /// Decodes a request's body, which [`ClientSide::complete`] has returned, but allows the tool choice to name
+    /// tools that are declared later. The decoded strings share the body's memory.
     ///
     /// # Errors
     /// [`Kind::Request`](crate::failure::Kind::Request), which names the invalid field.

@@ -79,8 +79,8 @@ impl Relying {
     }
 }
 
-/// Google's servers keep cached contents. Anthropic's servers store threads, run containers, call MCP servers, compact conversations and choose where a
-/// model runs. OpenAI's check contents for safety. Some models of OpenAI's speak.
+/// Google's servers keep cached contents. Anthropic's servers store threads, run containers, call MCP servers, compact
+/// conversations and choose where a model runs. OpenAI's check contents for safety. Some models of OpenAI's speak.
 const ELSEWHERE: [Relying; 10] = [
     Relying::new(
         Dialect::Messages,
