@@ -1,6 +1,6 @@
 //! [`Route`]: the paths of the API, and the methods that each of them accepts.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
 use http::Method;
 
@@ -49,13 +49,37 @@ pub(super) struct ApiPath {
     pub(super) model: String,
 }
 
+/// The endpoints of all dialects.
+struct Endpoints {
+    /// Those whose paths are always the same, by path.
+    fixed: HashMap<&'static str, (ClientDialect, &'static Endpoint)>,
+    /// Those whose paths name a model, by what precedes the name.
+    of_models: Vec<(&'static str, ClientDialect, &'static Endpoint)>,
+}
+
+static ENDPOINTS: LazyLock<Endpoints> = LazyLock::new(|| {
+    let mut endpoints = Endpoints { fixed: HashMap::new(), of_models: Vec::new() };
+    for dialect in ClientDialect::all() {
+        for endpoint in dialect.side().endpoints() {
+            if endpoint.names_model() {
+                endpoints.of_models.push((endpoint.beginning(), dialect, endpoint));
+            } else {
+                endpoints.fixed.insert(endpoint.path, (dialect, endpoint));
+            }
+        }
+    }
+    endpoints
+});
+
 impl ApiPath {
     /// Finds the endpoint of `path`. If several match, the one that says most of the path is meant.
     fn find(path: &str) -> Option<Self> {
-        let matched = ClientDialect::all().flat_map(|dialect| {
-            let endpoints = dialect.side().endpoints().iter();
-            endpoints.filter_map(move |endpoint| Some((dialect, endpoint, endpoint.matched(path)?)))
-        });
+        if let Some(&(dialect, endpoint)) = ENDPOINTS.fixed.get(path) {
+            return Some(Self { dialect, endpoint, model: String::new() });
+        }
+        let possible = ENDPOINTS.of_models.iter().filter(|(beginning, ..)| path.starts_with(beginning));
+        let matched =
+            possible.filter_map(|&(_, dialect, endpoint)| Some((dialect, endpoint, endpoint.matched(path)?)));
         let (dialect, endpoint, model) = matched.max_by_key(|(_, endpoint, _)| endpoint.weight())?;
         if endpoint.operation == Operation::Model && is_of_gemini(model) {
             return None;
