@@ -158,7 +158,7 @@ pub(crate) fn respelled(key: &str) -> Option<&'static str> {
 const MAX_CAMEL: usize = 32;
 
 /// The fields of Gemini's API, in camel case. Sorted.
-const CAMEL: [&str; 44] = [
+const CAMEL: [&str; 46] = [
     "allowedFunctionNames",
     "args",
     "candidateCount",
@@ -185,6 +185,7 @@ const CAMEL: [&str; 44] = [
     "parameters",
     "parametersJsonSchema",
     "parts",
+    "presencePenalty",
     "response",
     "responseJsonSchema",
     "responseMimeType",
@@ -202,6 +203,7 @@ const CAMEL: [&str; 44] = [
     "toolConfig",
     "tools",
     "toolwirePath",
+    "topK",
     "topP",
 ];
 

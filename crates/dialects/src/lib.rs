@@ -43,6 +43,7 @@ pub(crate) mod refusal;
 mod response_state;
 mod response_writer;
 pub mod responses;
+mod sampling;
 mod schemas;
 mod search_results;
 pub(crate) mod server;

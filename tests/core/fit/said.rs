@@ -176,15 +176,39 @@ fn suffix_for_the_long_context_is_no_part_of_the_models_name() {
 
 #[test]
 fn top_k_goes_where_it_exists() {
-    let fields = json!({"messages": [{"role": "user", "content": "q"}], "top_k": 5});
-    let to = |upstream| sent(ClientDialect::Messages, fields.clone(), upstream).unwrap();
-    assert_eq!(to(Dialect::Gemini)["generationConfig"]["topK"], 5);
-    assert_eq!(to(Dialect::Ollama)["options"]["top_k"], 5);
-    assert_eq!(to(Dialect::Messages)["top_k"], 5);
-    assert_eq!(to(Dialect::Chat).get("top_k"), None);
-    let (chat, dropped) =
-        chat_with(ClientDialect::Messages, &fields, |options| options.adapt_to_host("openrouter.ai"));
-    assert_eq!((&chat["top_k"], dropped), (&json!(5), vec![]));
+    let messages = json!([{"role": "user", "content": "q"}]);
+    let clients = [
+        (ClientDialect::Chat, json!({"messages": messages, "top_k": 5})),
+        (ClientDialect::Messages, json!({"messages": messages, "top_k": 5})),
+        (ClientDialect::Ollama, json!({"messages": messages, "options": {"top_k": 5}})),
+        (
+            ClientDialect::Gemini,
+            json!({"contents": [{"parts": [{"text": "q"}]}], "generationConfig": {"top_k": 5}}),
+        ),
+    ];
+    for (client, fields) in clients {
+        let to = |upstream| sent(client, fields.clone(), upstream).unwrap();
+        assert_eq!(to(Dialect::Gemini)["generationConfig"]["topK"], 5, "{client:?}");
+        assert_eq!(to(Dialect::Gemini).get("top_k"), None, "{client:?}");
+        assert_eq!(to(Dialect::Ollama)["options"]["top_k"], 5, "{client:?}");
+        assert_eq!(to(Dialect::Messages)["top_k"], 5, "{client:?}");
+        assert_eq!(to(Dialect::Chat).get("top_k").is_some(), client == ClientDialect::Chat);
+        let (chat, dropped) = chat_with(client, &fields, |options| options.adapt_to_host("openrouter.ai"));
+        assert_eq!((&chat["top_k"], dropped), (&json!(5), vec![]), "{client:?}");
+    }
+}
+
+#[test]
+fn penalties_go_where_they_exist() {
+    let fields = json!({
+        "contents": [{"parts": [{"text": "q"}]}],
+        "generationConfig": {"presencePenalty": 0.5, "frequencyPenalty": -0.5},
+    });
+    let to = |upstream| sent(ClientDialect::Gemini, fields.clone(), upstream).unwrap();
+    for sent in [to(Dialect::Chat), to(Dialect::Ollama)["options"].take()] {
+        assert_eq!((&sent["presence_penalty"], &sent["frequency_penalty"]), (&json!(0.5), &json!(-0.5)));
+    }
+    assert_eq!(to(Dialect::Gemini)["generationConfig"], fields["generationConfig"]);
 }
 
 #[test]

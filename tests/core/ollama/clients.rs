@@ -86,6 +86,8 @@ fn options_reach_the_upstreams_that_have_them() {
     assert_eq!((&own["keep_alive"], dropped.len()), (&json!("5m"), 0), "{dropped:?}");
     let (messages, _) = sent(user(json!({"options": {"num_predict": -1}})), Dialect::Chat);
     assert_eq!(messages["max_tokens"], Value::Null, "no limit");
+    let (own, _) = sent(user(json!({"options": {"num_predict": -1}})), Dialect::Ollama);
+    assert_eq!(own["options"], json!({"num_predict": -1}));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::{
     Dialect, UpstreamRequest,
     conversation::{Constraint, Conversation},
     percent::in_url,
+    sampling::is_shared,
     schemas::response_schema,
     thinking,
     wire::json::Encoder,
@@ -23,17 +24,12 @@ use crate::{
 
 pub(super) const MODELS: &str = "models";
 
-/// A field that other APIs have, too.
-const TOP_K: &str = "top_k";
+/// Settings of any client that have another name in `generationConfig`.
+pub(super) const SHARED: [(&str, &str); 3] =
+    [("top_k", "topK"), ("presence_penalty", "presencePenalty"), ("frequency_penalty", "frequencyPenalty")];
 
-/// Fields of chat requests that have another name in `generationConfig`.
-const SAMPLING: [(&str, &str); 5] = [
-    (TOP_K, "topK"),
-    ("presence_penalty", "presencePenalty"),
-    ("frequency_penalty", "frequencyPenalty"),
-    ("logprobs", "responseLogprobs"),
-    ("top_logprobs", "logprobs"),
-];
+/// Such fields of chat requests.
+const OF_CHAT: [(&str, &str); 2] = [("logprobs", "responseLogprobs"), ("top_logprobs", "logprobs")];
 
 const HANDLED: [&str; 7] = [
     "model",
@@ -74,7 +70,9 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
         if !config.is_empty() {
             body.key(CONFIG).value(&config);
         }
-        for (key, value) in own.iter().filter(|(key, _)| *key != CONFIG && !tools::owns(key)) {
+        for (key, value) in
+            own.iter().filter(|(key, _)| *key != CONFIG && !is_shared(key) && !tools::owns(key))
+        {
             body.key(key).value(value);
         }
     });
@@ -127,8 +125,8 @@ fn generation_config(
     if !sampling.stop.is_empty() {
         put("stopSequences", sampling.stop.clone().into());
     }
-    for (field, key) in SAMPLING {
-        let value = if field == TOP_K { conversation.rest.get(field) } else { rest.get(field) };
+    let shared = SHARED.iter().map(|(field, key)| (key, conversation.rest.get(field)));
+    for (key, value) in shared.chain(OF_CHAT.iter().map(|(field, key)| (key, rest.get(*field)))) {
         value.map(|value| put(key, value.clone()));
     }
     match response_form(conversation) {
@@ -215,10 +213,11 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
         ("tools[].function.strict", conversation.tools.iter().any(|tool| tool.strict == Some(true))),
     ];
     let known = known.iter().filter(|(_, given)| *given).map(|(name, _)| (*name).to_owned());
-    let is_sent =
-        |key: &&String| HANDLED.contains(&key.as_str()) || SAMPLING.iter().any(|(field, _)| field == key);
+    let is_sent = |key: &&String| {
+        HANDLED.contains(&key.as_str()) || is_shared(key) || OF_CHAT.iter().any(|(field, _)| field == key)
+    };
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
-    let foreign = conversation.rest.foreign_keys(CHAT).filter(|key| *key != TOP_K).cloned();
+    let foreign = conversation.rest.foreign_keys(CHAT).filter(|key| !is_shared(key)).cloned();
     let foreign = foreign.filter(|_| conversation.rest.from_dialect(DIALECT).is_none());
     known.chain(fields).chain(foreign).collect()
 }

@@ -13,7 +13,9 @@ use crate::{
     cache_hints::CACHE_CONTROL,
     chat::{MaxTokens, Options, Streaming, server::Fields},
     conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
-    openai_fields, thinking,
+    openai_fields,
+    sampling::{PENALTIES, TOP_K},
+    thinking,
     wire::json::Encoder,
 };
 
@@ -152,26 +154,25 @@ fn put_max_tokens(
 struct Carried<'c> {
     thinking: Option<Value>,
     top_k: Option<&'c Value>,
-    /// The fields of Responses and of Ollama's API that have the same names here.
+    /// Fields that have the same names here.
     shared: Vec<(&'static str, &'c Value)>,
 }
 
 impl<'c> Carried<'c> {
     fn new(conversation: &'c Conversation, options: &Options) -> Self {
-        let of_client = |client: Dialect| conversation.rest.from_dialect(client.name());
-        let top_k = [Dialect::Messages, Dialect::Ollama].into_iter().filter_map(of_client);
+        let is_foreign = conversation.rest.from_dialect(DIALECT).is_none();
+        let given = |name: &'static str| conversation.rest.get(name).filter(|_| is_foreign);
         let shared = openai_fields::given(conversation, Dialect::Chat, options.openai_fields());
-        let penalties = ["presence_penalty", "frequency_penalty"].into_iter();
-        let penalties = penalties.filter_map(|name| Some((name, of_client(Dialect::Ollama)?.get(name)?)));
+        let penalties = PENALTIES.iter().filter_map(|name| Some((*name, given(name)?)));
         Self {
             thinking: thinking_member(conversation, options),
-            top_k: top_k.filter(|_| options.takes_top_k()).find_map(|rest| rest.get("top_k")),
+            top_k: given(TOP_K).filter(|_| options.takes_top_k()),
             shared: shared.chain(penalties).collect(),
         }
     }
 
     fn put(&self, body: &mut Encoder) {
-        let own = [("thinking", self.thinking.as_ref()), ("top_k", self.top_k)];
+        let own = [("thinking", self.thinking.as_ref()), (TOP_K, self.top_k)];
         let own = own.into_iter().filter_map(|(key, value)| Some((key, value?)));
         own.chain(self.shared.iter().copied()).for_each(|(key, value)| body.key(key).value(value));
     }
@@ -180,7 +181,7 @@ impl<'c> Carried<'c> {
     fn tell(&self, conversation: &Conversation, dropped: &mut Vec<String>) {
         let is_carried = |field: &str| match field {
             "thinking" => self.thinking.is_some(),
-            "top_k" => self.top_k.is_some(),
+            TOP_K => self.top_k.is_some(),
             _ => false,
         };
         dropped.retain(|field| !is_carried(field));

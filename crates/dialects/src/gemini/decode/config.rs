@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::openapi::json_schema;
+use super::{super::request::SHARED, openapi::json_schema};
 use crate::{
     conversation::Sampling,
     failure::Failure,
@@ -47,7 +47,14 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Config, Failure> {
         response_format,
         seed: config.number("seed")?,
     };
+    let mut shared = Vec::new();
+    for (name, own) in SHARED {
+        shared.extend(config.number(own)?.map(|value| (name, value)));
+    }
     let rest = config.into_rest();
+    for (name, value) in shared {
+        request.keep(name, value);
+    }
     if !rest.is_empty() {
         request.keep(KEY, rest);
     }

@@ -16,6 +16,7 @@ use crate::{
     cache_hints::CACHE_CONTROL,
     conversation::{Constraint, Conversation, Part, Prefill},
     messages::upstream::{Effort, Options},
+    sampling::TOP_K,
     schemas::response_schema,
     thinking,
     wire::json::Encoder,
@@ -62,6 +63,9 @@ pub(in crate::messages) fn encode(
         if let Some(hint) = of_chat.and_then(|rest| rest.get(CACHE_CONTROL)) {
             body.key(CACHE_CONTROL).value(hint);
         }
+        if let Some(top_k) = conversation.rest.get(TOP_K).filter(|_| rest.is_empty()) {
+            body.key(TOP_K).value(top_k);
+        }
         body.key("stream").value(&conversation.stream);
     });
     dropped.sort_unstable();
@@ -97,9 +101,8 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
     // `max_completion_tokens` is written as `max_tokens`, so it is not lost.
-    let fields = fields
-        .filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens" | CACHE_CONTROL))
-        .cloned();
+    let is_put = |key: &str| matches!(key, "max_tokens" | "max_completion_tokens" | CACHE_CONTROL | TOP_K);
+    let fields = fields.filter(move |key| !is_put(key)).cloned();
     let seed = conversation.sampling.seed.iter().map(|_| "seed".to_owned());
     fields.chain(of_turns).chain(parts).chain(seed)
 }

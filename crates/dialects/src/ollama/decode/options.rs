@@ -21,11 +21,12 @@ pub(crate) const SHARED: [&str; 12] = [
 /// What precedes the names of all other options.
 pub(crate) const OPTION: &str = "options.";
 
+const LIMIT: &str = "num_predict";
+
 /// Takes the options out of the request.
 pub(super) fn take(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
     let Some(mut options) = fields.object("options")? else { return Ok(Sampling::default()) };
-    // A negative number means that there is no limit.
-    let limit = options.number("num_predict")?;
+    let limit = options.number(LIMIT)?;
     let sampling = Sampling {
         max_tokens: limit.as_ref().and_then(|limit| limit.as_u64()),
         temperature: options.number("temperature")?,
@@ -34,7 +35,10 @@ pub(super) fn take(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
         seed: options.number("seed")?,
         ..Sampling::default()
     };
-    for (key, value) in options.into_rest() {
+    // A negative number means that there is no limit.
+    let no_limit =
+        limit.filter(|limit| limit.as_u64().is_none()).map(|limit| (LIMIT.to_owned(), limit.into()));
+    for (key, value) in options.into_rest().into_iter().chain(no_limit) {
         if SHARED.contains(&key.as_str()) {
             fields.keep(&key, value);
         } else {
