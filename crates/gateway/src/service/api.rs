@@ -35,14 +35,15 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let Arrived { head, dialect, .. } = arrived;
         let target = api.target(head.uri.query());
-        // hyper moves a request's future several times. The futures of the routes are on the heap to keep it small.
+        // A future is moved once for each function that it is part of. Those of rare requests are on the heap to keep
+        // this one small.
         Err(match api.endpoint.operation {
             Operation::Generate if head.method == Method::GET => {
                 let handshake = Handshake { dialect, head: head.clone(), peer };
                 self.open_websocket(handshake, &body, access)
             }
             Operation::Generate => {
-                return Box::pin(self.generate(dialect, target, client, &head.headers, body, access)).await;
+                return self.generate(dialect, target, client, &head.headers, body, access).await;
             }
             Operation::Compact => {
                 return Box::pin(self.compact(dialect, target, client, &head.headers, body, access)).await;
@@ -51,16 +52,16 @@ impl Service {
                 Box::pin(self.count_tokens(dialect, target, client, &head.headers, body, access)).await
             }
             Operation::Models => {
-                let list = self.shared.models.list(&client).await;
+                let list = Box::pin(self.shared.models.list(&client)).await;
                 match dialect.side().model_list(list, head.uri.query()) {
                     Ok(list) => reply::json(&list, access),
                     Err(failure) => reply::error(failure, dialect, access),
                 }
             }
             Operation::Model if api.endpoint.names_model() => {
-                self.model(&api.model, true, &client, arrived, access).await
+                Box::pin(self.model(&api.model, true, &client, arrived, access)).await
             }
-            Operation::Model => self.model_of_body(client, arrived, body, access).await,
+            Operation::Model => Box::pin(self.model_of_body(client, arrived, body, access)).await,
             Operation::Facts => reply::json(&dialect.side().facts(api.endpoint), access),
             Operation::Pass => {
                 let path = api.endpoint.path;

@@ -91,7 +91,8 @@ impl Service {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
         match self.read_whole(dialect, &target, &caller, headers, body).await {
-            Ok(read) => self.generate_read(dialect, caller, headers, read, access).await,
+            // On the heap, since a future is moved once for each function that it is part of.
+            Ok(read) => Box::pin(self.generate_read(dialect, caller, headers, read, access)).await,
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
     }

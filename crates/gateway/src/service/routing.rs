@@ -164,7 +164,7 @@ impl Service {
         if let Some(Route::Extension(own)) = &route
             && own.kind == ExtensionRouteKind::Api
         {
-            return Err(self.extended(*own, &head, peer, body, access).await);
+            return Err(Box::pin(self.extended(*own, &head, peer, body, access)).await);
         }
         let (route, mut access) = self.permitted(arrived, route, access).map_err(|refused| *refused)?;
         let client = match self.identify(is_open, &route, &head, peer, &mut access).await {
@@ -173,7 +173,7 @@ impl Service {
         };
         // hyper moves a request's future several times. The futures of the routes are on the heap to keep it small.
         Err(match route {
-            Route::Api(api) => return self.api(&api, client, arrived, peer, body, access).await,
+            Route::Api(api) => return Box::pin(self.api(&api, client, arrived, peer, body, access)).await,
             Route::Stored(_, id) if head.method == stored_responses::DELETE => {
                 Box::pin(self.delete(dialect, client.owner, &id, access)).await
             }
@@ -190,7 +190,7 @@ impl Service {
                 Box::pin(self.pass_through(&path, dialect, client, &head, body, access)).await
             }
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
-            Route::Extension(own) => self.extended(own, &head, peer, body, access).await,
+            Route::Extension(own) => Box::pin(self.extended(own, &head, peer, body, access)).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Image(name) => {
                 let files = self.shared.hosting.image_files();
