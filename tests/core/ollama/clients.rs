@@ -188,7 +188,7 @@ fn prompt_is_a_conversation() {
     assert_eq!(
         written(&conversation, &events),
         format!(
-            "{{{head},\"response\":\"a\\\"b\\n\",\"thinking\":\"t\",\"done\":true,\"done_reason\":\"length\"}}"
+            "{{{head},\"response\":\"a\\\"b\\n\",\"thinking\":\"t\",\"done\":true,\"done_reason\":\"length\",\"prompt_eval_count\":0,\"eval_count\":0}}"
         )
     );
     for (key, value) in [("raw", json!(true)), ("suffix", json!("x")), ("template", json!("x"))] {

@@ -26,7 +26,9 @@ pub(super) fn shown(model: &Value, about: &ModelAbout<'_>) -> Value {
     let name = model.get("id").and_then(Value::as_str).unwrap_or_default();
     let created = rfc3339(model.get("created").and_then(Value::as_u64).unwrap_or_default());
     let family = family(about.name);
-    let mut info = Map::from_iter([("general.architecture".to_owned(), family.into())]);
+    // Copilot shows the base name.
+    let known = [("general.architecture", family), ("general.basename", name)];
+    let mut info: Map<_, _> = known.map(|(key, value)| (key.to_owned(), value.into())).into_iter().collect();
     let sizes = ["context_length", "max_model_len", "context_window"];
     if let Some(size) = sizes.iter().find_map(|key| model.get(*key).and_then(Value::as_u64)) {
         info.insert(format!("{family}.context_length"), size.into());

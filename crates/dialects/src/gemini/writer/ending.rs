@@ -92,9 +92,7 @@ impl Ending {
 
     /// Writes the members of the response, except its candidates.
     pub(super) fn put_response(&self, head: &Head, body: &mut Encoder) {
-        if let Some(usage) = &self.usage {
-            body.key("usageMetadata").value(&counts(usage));
-        }
+        body.key("usageMetadata").value(&self.usage.as_deref().map_or_else(no_counts, counts));
         head.put(body);
         for (key, value) in &self.response {
             body.key(key).value(value);
@@ -117,6 +115,12 @@ impl Ending {
             Finish::Stop | Finish::Calls => "STOP",
         })
     }
+}
+
+/// The counts of an upstream that sends none. The API always has them, and clients fail without.
+fn no_counts() -> Map<String, Value> {
+    let counts = ["promptTokenCount", "candidatesTokenCount", "totalTokenCount"];
+    counts.map(|key| (key.to_owned(), 0.into())).into_iter().collect()
 }
 
 /// The token counts, or the upstream's own object if it has the same API. The model's thoughts are counted apart

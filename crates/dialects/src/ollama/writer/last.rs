@@ -133,9 +133,10 @@ impl Last {
         };
         put("total_duration", nanoseconds(end.saturating_sub(self.begun)));
         put("load_duration", nanoseconds(Duration::ZERO));
-        put("prompt_eval_count", usage.and_then(|usage| usage.input));
+        // Clients add the counts up, so unknown ones are 0.
+        put("prompt_eval_count", Some(usage.and_then(|usage| usage.input).unwrap_or(0)));
         put("prompt_eval_duration", nanoseconds(first.saturating_sub(self.begun)));
-        put("eval_count", usage.and_then(|usage| usage.output));
+        put("eval_count", Some(usage.and_then(|usage| usage.output).unwrap_or(0)));
         put("eval_duration", nanoseconds(end.saturating_sub(first)));
         if let Some(notes) = &self.notes {
             line.key("toolwire").value(notes);
