@@ -147,6 +147,26 @@ fn results_belong_to_calls_by_id_or_by_name_and_order() {
     assert!(matches!(&conversation.turns[1].parts[1], Part::Call(call) if call.arguments == "{\"a\":1.5}"));
 }
 
+/// JetBrains' koog sends each call in a message of its own, and results without a name.
+#[test]
+fn calls_in_adjacent_messages_are_of_one_response() {
+    let call = |city: &str| json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"city": city}}}]});
+    let result = |content: &str| json!({"role": "tool", "content": content});
+    let messages = [call("Paris"), call("Rome"), result("1"), result("2"), call("Oslo"), result("3")];
+    let conversation = decode(&json!({ "messages": messages })).unwrap();
+    let id = |part: &Part| match part {
+        Part::Call(call) => call.id.clone(),
+        Part::Result(output) => format!("{}: {}", output.id, output.content.as_str()),
+        other => panic!("{other:?}"),
+    };
+    let turns: Vec<Vec<String>> =
+        conversation.turns.iter().map(|turn| turn.parts.iter().map(id).collect()).collect();
+    assert_eq!(
+        turns,
+        [vec!["call_1", "call_2"], vec!["call_1: 1"], vec!["call_2: 2"], vec!["call_3"], vec!["call_3: 3"]]
+    );
+}
+
 /// A result is found without a search through all calls.
 #[test]
 fn many_results_are_matched() {

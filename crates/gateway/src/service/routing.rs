@@ -191,7 +191,8 @@ impl Service {
             }
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
             Route::Extension(own) => Box::pin(self.extended(own, &head, peer, body, access)).await,
-            Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
+            // Clients of Ollama look for these words.
+            Route::Root => text(StatusCode::OK, routes::directions() + "\nOllama is running\n", access),
             Route::Image(name) => {
                 let files = self.shared.hosting.image_files();
                 Box::pin(images::respond(files, name, &head.headers, access)).await

@@ -19,13 +19,27 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");
     let mut calls = OpenCalls::default();
-    messages
-        .enumerate()
-        .map(|(place, message)| turn(Fields::new(Path::Element(&path, place), message)?, &mut calls))
-        .collect()
+    let mut turns: Vec<Turn> = Vec::new();
+    for (place, message) in messages.enumerate() {
+        let turn = turn(Fields::new(Path::Element(&path, place), message)?, &mut calls)?;
+        match turns.last_mut() {
+            // Some clients send each call of a response as a message of its own. Other APIs require results right
+            // after the message with their calls.
+            Some(before) if continues_calls(before, &turn) => before.parts.extend(turn.parts),
+            _ => turns.push(turn),
+        }
+    }
+    Ok(turns)
 }
 
-/// The calls of the latest assistant message that have no result yet. There may be many, so none is searched for.
+/// Whether `turn` only has more calls of the response in `before`.
+fn continues_calls(before: &Turn, turn: &Turn) -> bool {
+    let is_call = |part: &Part| matches!(part, Part::Call(_));
+    let is_response = before.role == Role::Assistant && before.parts.last().is_some_and(is_call);
+    is_response && turn.parts.iter().all(is_call) && turn.role == before.role && turn.rest == Rest::default()
+}
+
+/// The calls of the latest response that have no result yet. There may be many, so none is searched for.
 #[derive(Debug, Default)]
 struct OpenCalls {
     /// The calls by position, with their ids and names. `None` if a call has a result.
@@ -36,6 +50,8 @@ struct OpenCalls {
     first: usize,
     /// The number of ids that were made.
     made: usize,
+    /// Whether the latest message belongs to the response.
+    is_response: bool,
 }
 
 impl OpenCalls {
@@ -45,8 +61,14 @@ impl OpenCalls {
         format!("call_{}", self.made)
     }
 
-    fn clear(&mut self) {
-        *self = Self { made: self.made, ..Self::default() };
+    /// Must be called for each message, before its calls. A message of the assistant after another author's begins a
+    /// new response.
+    fn message(&mut self, role: Role) {
+        let is_response = role == Role::Assistant;
+        if is_response && !self.is_response {
+            *self = Self { made: self.made, ..Self::default() };
+        }
+        self.is_response = is_response;
     }
 
     fn add(&mut self, id: &str, name: &str) {
@@ -90,13 +112,13 @@ fn turn(mut message: Fields<'_, '_>, calls: &mut OpenCalls) -> Result<Turn, Fail
             return Err(wrong_value(message.at("role"), format_args!("is `{other}`; known are {known}")));
         }
     };
+    calls.message(role);
     let images = images(&mut message)?;
     let content = message.any("content").map(|content| text(message.at("content"), content)).transpose()?;
     let content = content.unwrap_or_default();
     let mut turn = match role {
         Role::Tool => result(&mut message, content, images, calls)?,
         Role::Assistant => {
-            calls.clear();
             let mut parts = Vec::new();
             if let Some(text) = message.string("thinking")?.filter(|text| !text.is_empty()) {
                 parts.push(Part::Reasoning { text: text.into_owned(), signature: None, redacted: false });
