@@ -102,16 +102,23 @@ class Cline(Agent):
 
 
 class Continue(Agent):
-    """Continue CLI."""
+    """Continue CLI. Its provider for Ollama speaks Chat Completions."""
 
     shell = "Bash"
+    PROVIDERS = {
+        "chat": ("openai", STAND["url"] + "/"),
+        "messages": ("anthropic", STAND["url"] + "/"),
+        "ollama": ("ollama", ROOT_URL),
+        "gemini": ("gemini", ROOT_URL),
+    }
 
     def prepare(self, model, home, _work, prompt):
+        provider, base_url = self.PROVIDERS[self.api]
         speaking = {
             "name": "toolwire",
-            "provider": "anthropic" if self.api == "messages" else "openai",
+            "provider": provider,
             "model": model,
-            "apiBase": STAND["url"] + "/",
+            "apiBase": base_url,
             "apiKey": STAND["key"],
             "roles": ["chat"],
             "capabilities": ["tool_use"],
@@ -120,7 +127,9 @@ class Continue(Agent):
         config = home / "config.yaml"
         config.write_text(json.dumps({"name": "toolwire", "version": "1.0.0", "schema": "v1", "models": [speaking]}))
         command = [PROGRAMS / "cn", "--config", config, "--auto", "-p", prompt]
-        return command, {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_AUTO_UPDATED": "1"}
+        environment = {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_AUTO_UPDATED": "1"}
+        # Its provider for Gemini does not use `apiBase`.
+        return command, environment | {"GOOGLE_GEMINI_BASE_URL": ROOT_URL}
 
 
 class Grok(Agent):
@@ -205,6 +214,9 @@ class Framework(Agent):
         # Telemetry, and the prices that litellm downloads.
         switches = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         switches |= {"HAYSTACK_TELEMETRY_ENABLED": "False", "PYTHONDONTWRITEBYTECODE": "1"}
+        # For the SDKs of Ollama and Google.
+        switches |= {"OLLAMA_HOST": ROOT_URL, "OLLAMA_API_KEY": STAND["key"]}
+        switches |= {"GOOGLE_GEMINI_BASE_URL": ROOT_URL, "GOOGLE_API_KEY": STAND["key"]}
         return command, switches | {"KEY": STAND["key"], "ROOT_URL": ROOT_URL, "URL": STAND["url"]}
 
 
@@ -233,6 +245,8 @@ AGENTS = dict(frameworks()) | {
     "cline": Cline("chat"),
     "continue-chat": Continue("chat"),
     "continue-messages": Continue("messages"),
+    "continue-ollama": Continue("ollama"),
+    "continue-gemini": Continue("gemini"),
     "grok": Grok("chat"),
     "gptme": Gptme("chat"),
     "hermes": Hermes("chat"),

@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from scripted import upstream
 from stand import STAND
 
 if not os.environ.get("NIGHTLY"):
@@ -18,6 +19,8 @@ if not os.environ.get("NIGHTLY"):
 # Imported first, since each of the two imports the other.
 import programs  # noqa: F401
 from nightly_programs import FOLDER, Aider, Framework
+
+__all__ = ["upstream"]
 
 CASES = {case["name"]: case["expect"] for case in STAND["matrix"]}
 TEXT = CASES["via-chat-plain"]["text"]
@@ -45,6 +48,20 @@ def test_instructor_extracts_the_arguments_of_a_call(api, way, upstream, folders
 def test_aider_prints_the_answer(way, upstream, folders):
     status, output = Aider(way).run(f"via-{upstream}-plain", *folders)
     assert (status, TEXT in output) == (0, True), output[-2000:]
+
+
+@pytest.mark.parametrize("api", ["ollama", "gemini"])
+@pytest.mark.parametrize("model", ["via-chat-refused", "via-chat-fails-late", "via-chat-cut-text"])
+def test_home_assistant_shows_an_error(model, api, folders):
+    status, output = Framework("home-assistant", "home_assistant", api, "stream").run(model, *folders)
+    assert (status, CASES[model]["error"].get("message", "closed the stream") in output) == (1, True), output[-2000:]
+
+
+def test_home_assistant_sends_an_image(folders, upstream):
+    (folders[1] / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    status, output = Framework("home-assistant", "home_assistant", "ollama", "stream").run("via-chat-plain", *folders)
+    assert (status, TEXT in output) == (0, True), output[-2000:]
+    assert "data:image/png;base64,iVBORw0KGgo=" in json.dumps(upstream.seen("plain")["requests"][-1])
 
 
 @pytest.fixture(scope="module")
