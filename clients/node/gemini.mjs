@@ -1,8 +1,9 @@
-// A client of Gemini's API: Google's SDK, streamed and complete.
+// Clients of Gemini's API: Google's SDK and the AI SDK.
 
+import { createGoogleGenerativeAI } from "@ai-sdk/google";
 import { ApiError, FunctionCallingConfigMode, GoogleGenAI } from "@google/genai";
 
-import { STAND, TIMEOUT, empty } from "./sdk.mjs";
+import { STAND, TIMEOUT, aiSdk, empty } from "./sdk.mjs";
 
 // This SDK appends the version of the API to the base URL itself.
 const BASE_URL = STAND.url.replace(/\/v1$/, "");
@@ -90,3 +91,7 @@ export const gemini = {
     leaving.abort();
   },
 };
+
+export const aiGoogle = aiSdk("ai-google", ["text", "calls", "usage"], (request) => {
+  return createGoogleGenerativeAI({ apiKey: STAND.key, baseURL: `${BASE_URL}/v1beta` })(request.model);
+});

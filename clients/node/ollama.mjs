@@ -1,11 +1,15 @@
-// A client of Ollama, using its SDK. `seesOfErrors` lacks the status, which the SDK does not have for errors within a stream.
+// Clients of Ollama: its SDK, and the AI SDK with a provider. `seesOfErrors` lacks the status, which the SDK does not have for errors
+// within a stream.
 
 import { Ollama } from "ollama";
+import { createOllama } from "ollama-ai-provider-v2";
 
-import { STAND, empty } from "./sdk.mjs";
+import { STAND, aiSdk, empty } from "./sdk.mjs";
 
-export const ollamaClient = () =>
-  new Ollama({ host: STAND.url.replace(/\/v1$/, ""), headers: { authorization: `Bearer ${STAND.key}` } });
+const BASE_URL = STAND.url.replace(/\/v1$/, "");
+const headers = { authorization: `Bearer ${STAND.key}` };
+
+export const ollamaClient = () => new Ollama({ host: BASE_URL, headers });
 
 const asChat = ({ model, messages, tools }) => ({ model, messages, tools });
 
@@ -54,4 +58,12 @@ export const ollama = {
     for await (const part of parts) if (part.message.content) break;
     parts.abort();
   },
+};
+
+// The provider skips lines with an error, and does not read the body of one.
+export const aiOllama = {
+  ...aiSdk("ai-ollama", ["text", "reasoning", "calls", "usage"], (request) => {
+    return createOllama({ baseURL: `${BASE_URL}/api`, headers })(request.model);
+  }),
+  skipsErrors: true,
 };
