@@ -21,6 +21,8 @@ class LiteLLM:
 
     def __init__(self, provider, base_url):
         self.provider = provider
+        # Gemini's thoughts are sent only on request.
+        self.sees = self.sees - {"reasoning"} if provider == "gemini" else self.sees
         self.base_url = base_url
 
     def options(self, request):
@@ -70,14 +72,19 @@ def answer_of(completion):
     )
 
 
+ROOT_URL = STAND["url"].removesuffix("/v1")
 CLIENTS = {
     "litellm-openai": LiteLLM("openai", STAND["url"]),
-    "litellm-anthropic": LiteLLM("anthropic", STAND["url"].removesuffix("/v1")),
+    "litellm-anthropic": LiteLLM("anthropic", ROOT_URL),
+    "litellm-ollama": LiteLLM("ollama_chat", ROOT_URL),
+    "litellm-gemini": LiteLLM("gemini", ROOT_URL + "/v1beta"),
 }
 
 
 @every_case(CLIENTS)
 def test_scenario(client, case, way):
+    if (client.provider, way) == ("ollama_chat", "stream") and len(case["expect"].get("calls", [])) > 1:
+        pytest.skip("litellm merges streamed calls of Ollama: BerriAI/litellm#33678")
     check(client, case, way)
 
 
