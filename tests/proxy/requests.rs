@@ -89,6 +89,7 @@ async fn root_says_what_is_where() {
     assert_eq!(root.status(), 200);
     let text = root.rest().await;
     assert!(text.contains("POST /v1/chat/completions") && text.contains("POST /v1/messages"), "{text}");
+    assert!(text.contains("Ollama is running"), "{text}");
 }
 
 #[tokio::test]
