@@ -1,9 +1,9 @@
 //! Measures the cost of a text event for every pair of upstream and client dialects. Each cost is relative to the same
-//! run's cost of Chat Completions on both sides with rewritten frames.
+//! run's cost of Chat Completions on both sides with rewritten frames. `.ci/pairs` counts their instructions.
 //!
 //! `--bench pairs` measures. Given an upstream dialect, a client dialect and a number of tokens (and `verbatim` to forward
 //! frames unchanged), the program runs one response once so that its instructions can be counted (`valgrind --tool=callgrind
-//! --toggle-collect='*counted*'`).
+//! --toggle-collect='*counted*'`). Given `list`, it prints the pairs.
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
 
@@ -33,6 +33,12 @@ const MOST: f64 = 1.5;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    if arguments == ["list"] {
+        for pair in pairs().iter().filter(|pair| !pair.verbatim) {
+            println!("{} {}", pair.upstream.dialect().name(), pair.client.dialect().name());
+        }
+        return;
+    }
     if let [upstream, client, tokens, how @ ..] = arguments.as_slice() {
         let wanted = |pair: &Pair| {
             pair.upstream.dialect().name() == upstream
