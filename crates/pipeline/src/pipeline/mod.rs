@@ -479,23 +479,4 @@ impl Pipeline {
     pub fn seen_start(&self) -> Option<bool> {
         self.stages.detector.as_ref()?.seen_start()
     }
-
-    /// Statistics of the response so far.
-    pub fn tally(&self) -> Tally {
-        let detector = self.stages.detector.as_ref();
-        let mut skipped = self.reader.skipped();
-        skipped.add_all(&self.skipped);
-        skipped.add_all(&self.stages.calls.skipped);
-        Tally {
-            malformed_frames: skipped.malformed(),
-            skipped,
-            held: self.held(),
-            held_peak: detector
-                .map_or(0, Detector::held_peak)
-                .max(self.stages.withheld.peak())
-                .max(self.stages.prefill.peak()),
-            quoted_calls: detector.map(Detector::quoted).unwrap_or_default(),
-            ..self.stages.calls.tally.clone()
-        }
-    }
 }

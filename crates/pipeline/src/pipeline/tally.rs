@@ -1,7 +1,11 @@
 //! [`Tally`]: statistics of a response.
 
-use super::{Reason, corrections::UNFULFILLED};
-use crate::{detect::QuotedCount, dialect::Skipped, event::Finish};
+use super::{Pipeline, Reason, corrections::UNFULFILLED};
+use crate::{
+    detect::{Detector, QuotedCount},
+    dialect::Skipped,
+    event::Finish,
+};
 
 /// Statistics of a response, for logs and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,4 +58,25 @@ pub struct CallTally {
     pub format: &'static str,
     /// The name of the tool, or `None` if it is not declared.
     pub name: Option<String>,
+}
+
+impl Pipeline {
+    /// Statistics of the response so far.
+    pub fn tally(&self) -> Tally {
+        let detector = self.stages.detector.as_ref();
+        let mut skipped = self.reader.skipped();
+        skipped.add_all(&self.skipped);
+        skipped.add_all(&self.stages.calls.skipped);
+        Tally {
+            malformed_frames: skipped.malformed(),
+            skipped,
+            held: self.held(),
+            held_peak: detector
+                .map_or(0, Detector::held_peak)
+                .max(self.stages.withheld.peak())
+                .max(self.stages.prefill.peak()),
+            quoted_calls: detector.map(Detector::quoted).unwrap_or_default(),
+            ..self.stages.calls.tally.clone()
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! Tests that upstreams get requests they accept, no matter what the client's history and declarations contain.
 
+mod schemas;
+mod signatures;
+
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
@@ -304,81 +307,6 @@ fn white_space_of_an_indented_body_is_not_part_of_arguments() {
     assert_eq!(body["input"][1]["arguments"], "{ \"a\": 1 }", "text stays as it is");
 }
 
-/// A conversation of two turns with two steps each. The second step of each turn makes two calls.
-fn steps() -> Value {
-    let calls = |ids: &[&str]| {
-        let call =
-            |id: &&str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
-        json!({"role": "assistant", "content": null, "tool_calls": ids.iter().map(call).collect::<Vec<_>>()})
-    };
-    let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "R"});
-    json!({"model": "m", "messages": [{"role": "user", "content": "1"}, calls(&["a"]), result("a"), calls(&["b", "c"]), result("b"),
-        result("c"), {"role": "assistant", "content": "done"}, {"role": "user", "content": "2"}, calls(&["d"]), result("d"),
-        {"role": "user", "content": "(a reminder)"}, calls(&["e", "f"]), result("e"), result("f")]})
-}
-
-#[test]
-fn first_call_of_each_step_of_the_turn_is_signed_for_gemini_3() {
-    let conversation = decoded(ClientDialect::Chat, &steps());
-    for model in ["gemini-3-flash", "models/gemini-3.1-pro-preview", "gemini-pro-latest"] {
-        let body = sent(Dialect::Gemini, &conversation, model);
-        let signed: Vec<&Value> = objects(&body)
-            .into_iter()
-            .filter(|object| object.get("thoughtSignature").is_some())
-            .map(|part| {
-                assert_eq!(part["thoughtSignature"], "skip_thought_signature_validator");
-                &part["functionCall"]["id"]
-            })
-            .collect();
-        assert_eq!(signed, ["d", "e"], "{model}: {body}");
-    }
-    for model in ["gemini-2.5-pro", "gemma-3-27b-it", "m"] {
-        assert!(
-            !sent(Dialect::Gemini, &conversation, model).to_string().contains("thoughtSignature"),
-            "{model}"
-        );
-    }
-}
-
-#[test]
-fn first_call_of_each_step_is_signed_over_the_compatible_api_of_gemini_3() {
-    let host = "generativelanguage.googleapis.com";
-    let body = |conversation: &Conversation, model: &str| {
-        sent_with(upstream(Dialect::Chat), host, conversation, model)
-    };
-    let stand_in = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
-    for client in [ClientDialect::Chat, ClientDialect::Messages] {
-        let conversation = match client {
-            ClientDialect::Chat => decoded(client, &steps()),
-            _ => decoded(
-                client,
-                &json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "1"},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "d", "name": "f", "input": {}}]},
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "d", "content": "R"}]},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "e", "name": "f", "input": {}},
-                    {"type": "tool_use", "id": "f", "name": "f", "input": {}}]},
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "e", "content": "R"},
-                    {"type": "tool_result", "tool_use_id": "f", "content": "R"}]}]}),
-            ),
-        };
-        let sent = body(&conversation, "gemini-3-flash");
-        let signed = objects(&sent).into_iter().filter(|object| object.get("extra_content").is_some());
-        let signed: Vec<_> = signed.map(|call| (&call["id"], &call["extra_content"])).collect();
-        assert_eq!(signed, [(&json!("d"), &stand_in), (&json!("e"), &stand_in)], "{sent}");
-        assert!(!body(&conversation, "gemini-2.5-pro").to_string().contains("extra_content"));
-        assert!(
-            !sent_with(upstream(Dialect::Chat), "localhost", &conversation, "gemini-3-flash")
-                .to_string()
-                .contains("extra_content")
-        );
-    }
-    let own = json!({"google": {"thought_signature": "own"}});
-    let mut known = steps();
-    known["messages"][8]["tool_calls"][0]["extra_content"] = own.clone();
-    let sent = body(&decoded(ClientDialect::Chat, &known), "gemini-3-flash");
-    assert_eq!(sent["messages"][8]["tool_calls"][0]["extra_content"], own);
-}
-
 #[test]
 fn thinking_that_the_client_turns_off_is_off_at_each_upstream() {
     let off = json!({"model": "m", "max_tokens": 99, "thinking": {"type": "disabled"},
@@ -437,60 +365,6 @@ fn result_with_a_reference_is_text_for_gemini() {
 }
 
 #[test]
-fn schemas_with_alternatives_keep_all_parameters() {
-    let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
-    let schema = json!({"type": "object", "description": "D", "anyOf": [
-        {"type": "object", "properties": {"a": text, "k": text}, "required": ["k", "a"]},
-        {"type": "object", "properties": {"b": number, "k": text}, "required": ["k", "b"]}]});
-    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}],
-        "tools": [{"type": "function", "function": {"name": "t", "parameters": schema, "strict": false}, "x": 1}]});
-    let conversation = decoded(ClientDialect::Chat, &body);
-    let expected = json!({"type": "object", "description": "D", "properties": {"a": text, "k": text, "b": number}, "required": ["k"]});
-    assert_eq!(sent(Dialect::Messages, &conversation, "m")["tools"][0]["input_schema"], expected);
-    assert_eq!(sent(Dialect::Responses, &conversation, "m")["tools"][0]["parameters"], expected);
-    let openai = sent_with(upstream(Dialect::Chat), "api.openai.com", &conversation, "m");
-    assert_eq!(
-        (&openai["tools"][0]["function"]["parameters"], &openai["tools"][0]["x"]),
-        (&expected, &json!(1))
-    );
-    let other = sent_with(upstream(Dialect::Chat), "localhost", &conversation, "m");
-    assert_eq!(other["tools"], body["tools"], "what other servers take is not changed");
-}
-
-#[test]
-fn schemas_that_an_api_refuses_are_changed_for_its_own_clients() {
-    let both = json!({"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object", "properties": {"b": {}}}]});
-    let joined = json!({"type": "object", "properties": {"a": {}, "b": {}}});
-    let none = json!({"type": "object", "properties": {}});
-    let good = json!({"type": "object", "properties": {"a": {"anyOf": [{}, {}]}}, "x": 1});
-    for (schema, expected) in [
-        (&both, &joined),
-        (
-            &json!({"type": null, "properties": {"a": {}}}),
-            &json!({"type": "object", "properties": {"a": {}}}),
-        ),
-        (&json!({}), &none),
-        (&good, &good),
-    ] {
-        let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}],
-            "tools": [{"name": "t", "input_schema": schema, "cache_control": {"type": "ephemeral"}}]});
-        let tool = &sent(Dialect::Messages, &decoded(ClientDialect::Messages, &body), "m")["tools"][0];
-        assert_eq!(
-            (&tool["input_schema"], &tool["cache_control"]),
-            (expected, &json!({"type": "ephemeral"}))
-        );
-        let body = json!({"model": "m", "input": "a", "tools": [{"type": "function", "name": "t", "parameters": schema, "x": 1}]});
-        let tool = &sent(Dialect::Responses, &decoded(ClientDialect::Responses, &body), "m")["tools"][0];
-        assert_eq!((&tool["parameters"], &tool["x"]), (expected, &json!(1)));
-    }
-    let body = json!({"model": "m", "input": "a", "tools": [{"type": "function", "name": "t", "parameters": null},
-        {"type": "custom", "name": "c"}, {"type": "function", "name": "u", "parameters": {"type": "object"}}]});
-    let tools = &sent(Dialect::Responses, &decoded(ClientDialect::Responses, &body), "m")["tools"];
-    assert_eq!([&tools[0]["parameters"], &tools[2]["parameters"]], [&none, &none]);
-    assert_eq!(tools[1], json!({"type": "custom", "name": "c"}));
-}
-
-#[test]
 fn past_call_without_arguments_has_none() {
     let call = json!({"id": "c", "type": "function", "function": {"name": "t"}, "x": 1});
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"},
@@ -498,16 +372,6 @@ fn past_call_without_arguments_has_none() {
     let body = sent(Dialect::Chat, &decoded(ClientDialect::Chat, &body), "m");
     let sent = json!({"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}, "x": 1});
     assert_eq!(body["messages"][1]["tool_calls"][0], sent);
-}
-
-#[test]
-fn schema_that_is_null_is_that_of_a_tool_without_parameters() {
-    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}],
-        "tools": [{"type": "function", "function": {"name": "t", "description": "D", "parameters": null}}]});
-    let body = sent(Dialect::Chat, &decoded(ClientDialect::Chat, &body), "m");
-    let function =
-        json!({"name": "t", "description": "D", "parameters": {"type": "object", "properties": {}}});
-    assert_eq!(body["tools"][0]["function"], function);
 }
 
 #[test]
