@@ -132,13 +132,15 @@ test("cells of spreadsheets run nothing", () => {
 
 test("code names a variable in place of a key", () => {
   assert.equal(quoted("it's"), "'it'\\''s'");
-  for (const dialect of ["chat", "responses", "messages"]) {
+  for (const dialect of ["chat", "responses", "messages", "gemini", "ollama"]) {
     const messages = [{ role: "user", content: "it's $HOME" }];
     assert.match(curl("http://a.example/", dialect, "m", messages), /\$TOOLWIRE_API_KEY/);
     assert.ok(curl("http://a.example/", dialect, "m", messages).includes("it'\\''s $HOME"));
     assert.match(python("http://a.example", dialect, "m", messages), /os\.environ\["TOOLWIRE_API_KEY"\]/);
-    assert.match(typescript("http://a.example", dialect, "m", messages), /baseURL: "http:\/\/a\.example(\/v1)?", apiKey: process\.env\.TOOLWIRE_API_KEY/);
+    assert.match(typescript("http://a.example", dialect, "m", messages), /(baseURL|baseUrl|host): "http:\/\/a\.example(\/v1)?"/);
+    assert.match(typescript("http://a.example", dialect, "m", messages), /process\.env\.TOOLWIRE_API_KEY/);
   }
+  assert.match(curl("http://a.example", "gemini", "m", []), /\/v1beta\/models\/m:streamGenerateContent\?alt=sse'[^]*\{"contents":\[\]\}/);
   assert.match(curl("http://a.example/x/", "messages", "m", []), /'http:\/\/a\.example\/x\/v1\/messages'/);
 });
 

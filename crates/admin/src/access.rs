@@ -31,7 +31,7 @@ use toolwire_gateway::{
     auth::bearer_token,
     web_pages::{self, HostNames},
 };
-use toolwire_pipeline::wire::hex;
+use toolwire_pipeline::{dialect::ClientDialect, wire::hex};
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 
@@ -334,6 +334,7 @@ impl Access {
             "version": env!("CARGO_PKG_VERSION"),
             "instance": self.state.instance,
             "capture": self.settings.capture.word(),
+            "clients": ClientDialect::all().map(|client| client.dialect().name()).collect::<Vec<_>>(),
         })
     }
 

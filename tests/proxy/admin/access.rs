@@ -1,6 +1,7 @@
 //! Tests who may use the admin API.
 
 use serde_json::{Value, json};
+use toolwire::dialect::ClientDialect;
 
 use super::{Ask, KEY, TOOLS, WITH_KEY, proxy};
 use crate::support::{
@@ -146,6 +147,8 @@ async fn session_begins_with_a_key_and_ends_by_request() {
     }
     assert_eq!(session["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(session["capture"], "off");
+    let clients: Vec<_> = ClientDialect::all().map(|client| client.dialect().name()).collect();
+    assert_eq!(session["clients"], json!(clients));
     assert!(session["expires_at"].as_u64() > session["server_time"].as_u64());
     let csrf = session["csrf"].as_str().unwrap();
 

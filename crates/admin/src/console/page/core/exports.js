@@ -12,9 +12,19 @@ export const csv = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r
 // Quotes one shell argument.
 export const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
-const PATHS = { chat: "/v1/chat/completions", responses: "/v1/responses", messages: "/v1/messages" };
+// The path of a request for a model.
+const PATHS = {
+  chat: () => "/v1/chat/completions",
+  responses: () => "/v1/responses",
+  messages: () => "/v1/messages",
+  gemini: (model) => `/v1beta/models/${model}:streamGenerateContent?alt=sse`,
+  ollama: () => "/api/chat",
+};
+
+const contents = (messages) => messages.map(({ role, content }) => ({ role: role === "assistant" ? "model" : "user", parts: [{ text: content }] }));
 
 function body(dialect, model, messages) {
+  if (dialect === "gemini") return { contents: contents(messages) };
   if (dialect === "responses") return { model, input: messages, stream: true };
   if (dialect === "messages") return { model, max_tokens: 4096, messages, stream: true };
   return { model, messages, stream: true };
@@ -22,7 +32,7 @@ function body(dialect, model, messages) {
 
 export function curl(base, dialect, model, messages) {
   return [
-    `curl -N ${quoted(base.replace(/\/$/, "") + (PATHS[dialect] ?? PATHS.chat))}`,
+    `curl -N ${quoted(base.replace(/\/$/, "") + (PATHS[dialect] ?? PATHS.chat)(model))}`,
     '  -H "Authorization: Bearer $TOOLWIRE_API_KEY"',
     "  -H 'Content-Type: application/json'",
     `  -d ${quoted(JSON.stringify(body(dialect, model, messages)))}`,
@@ -33,6 +43,13 @@ const call = (base, path) => `base_url=${JSON.stringify(base.replace(/\/$/, "") 
 
 export function python(base, dialect, model, messages) {
   const said = JSON.stringify(messages);
+  const [host, asked] = [JSON.stringify(base.replace(/\/$/, "")), JSON.stringify(model)];
+  if (dialect === "ollama") {
+    return `import os\nfrom ollama import Client\n\nclient = Client(host=${host}, headers={"Authorization": "Bearer " + os.environ["TOOLWIRE_API_KEY"]})\nfor part in client.chat(model=${asked}, messages=${said}, stream=True):\n    print(part.message.content, end="", flush=True)\n`;
+  }
+  if (dialect === "gemini") {
+    return `import os\nfrom google import genai\n\nclient = genai.Client(api_key=os.environ["TOOLWIRE_API_KEY"], http_options={"base_url": ${host}})\nfor chunk in client.models.generate_content_stream(model=${asked}, contents=${JSON.stringify(contents(messages))}):\n    print(chunk.text or "", end="", flush=True)\n`;
+  }
   if (dialect === "messages") {
     return `import os\nfrom anthropic import Anthropic\n\nclient = Anthropic(${call(base, "")})\nwith client.messages.stream(model=${JSON.stringify(model)}, max_tokens=4096, messages=${said}) as stream:\n    for text in stream.text_stream:\n        print(text, end="", flush=True)\n`;
   }
@@ -45,6 +62,13 @@ export function python(base, dialect, model, messages) {
 export function typescript(base, dialect, model, messages) {
   const [said, asked] = [JSON.stringify(messages), JSON.stringify(model)];
   const client = (name, path) => `import ${name} from "${name.toLowerCase() === "openai" ? "openai" : "@anthropic-ai/sdk"}";\n\nconst client = new ${name}({ baseURL: ${JSON.stringify(base.replace(/\/$/, "") + path)}, apiKey: process.env.TOOLWIRE_API_KEY });\n`;
+  const host = JSON.stringify(base.replace(/\/$/, ""));
+  if (dialect === "ollama") {
+    return `import { Ollama } from "ollama";\n\nconst client = new Ollama({ host: ${host}, headers: { Authorization: \`Bearer \${process.env.TOOLWIRE_API_KEY}\` } });\nfor await (const part of await client.chat({ model: ${asked}, messages: ${said}, stream: true })) process.stdout.write(part.message.content);\n`;
+  }
+  if (dialect === "gemini") {
+    return `import { GoogleGenAI } from "@google/genai";\n\nconst client = new GoogleGenAI({ apiKey: process.env.TOOLWIRE_API_KEY, httpOptions: { baseUrl: ${host} } });\nconst stream = await client.models.generateContentStream({ model: ${asked}, contents: ${JSON.stringify(contents(messages))} });\nfor await (const chunk of stream) process.stdout.write(chunk.text ?? "");\n`;
+  }
   if (dialect === "messages") {
     return `${client("Anthropic", "")}const stream = client.messages.stream({ model: ${asked}, max_tokens: 4096, messages: ${said} });\nstream.on("text", (text) => process.stdout.write(text));\nawait stream.finalMessage();\n`;
   }

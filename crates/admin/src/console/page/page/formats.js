@@ -21,7 +21,6 @@ const SAMPLES = {
   "cut off": 'I will look.\n<tool_call>{"name": "web_search", "arguments": {"query": "ru',
   "not a call": 'In HTML, <tool is not an element, and {"name": "x"} is only JSON.',
 };
-const CLIENTS = ["chat", "responses", "messages", "ollama"];
 const MAX_TEXT = 256 << 10;
 
 export default function formats({ place, heading, route }) {
@@ -44,7 +43,7 @@ export default function formats({ place, heading, route }) {
   const what = h("ul.what");
   const why = h("ul.why");
   const gets = h("pre.code", { tabindex: 0 });
-  const clients = tabs("Client", CLIENTS.map((own) => [own, own]), gets, (own) => {
+  const clients = tabs("Client", (session.peek()?.clients ?? ["chat"]).map((own) => [own, own]), gets, (own) => {
     client = own;
     paintClient();
   });

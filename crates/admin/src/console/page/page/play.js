@@ -17,7 +17,6 @@ import { Prose, prose } from "../view/markdown.js";
 import { empty, failed, note, toast } from "../view/note.js";
 import { questions } from "../view/permission.js";
 
-const CLIENTS = ["chat", "responses", "messages", "ollama"];
 const THEMES = ["plain", "dark", "parchment"];
 const PROMPTS = {
   web_search: "Find the newest stable release of Rust and say what is new in it.",
@@ -39,7 +38,7 @@ export default function play({ place, heading, route }) {
   // Models served by a wildcard are in no list, so any name can be typed.
   const names = h("datalist", { id: fresh("models") });
   const model = h("input", { type: "text", list: names.id, value: pref("model", ""), placeholder: "Model", "aria-label": "Model", spellcheck: "false", onchange: () => setPref("model", model.value) });
-  const client = select(CLIENTS, pref("client", "chat"), { "aria-label": "Client dialect", onchange: () => setPref("client", client.value) });
+  const client = select(session.peek()?.clients ?? ["chat"], pref("client", "chat"), { "aria-label": "Client dialect", onchange: () => setPref("client", client.value) });
   const theme = select(THEMES, pref("chat-theme", "plain"), { "aria-label": "Theme of the chat", onchange: () => {
     setPref("chat-theme", theme.value);
     paintTheme();
