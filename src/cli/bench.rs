@@ -7,7 +7,7 @@ mod started_servers;
 
 use std::{collections::BTreeSet, env, fs, io, path::Path, process::ExitCode, sync::Arc};
 
-use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
+use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::rustls::ClientConfig;
@@ -21,7 +21,7 @@ use super::{
 use toolwire_gateway::{observe::terminal, terminated};
 use toolwire_lab::{
     bench::{
-        self, Dialect, RunError,
+        self, RunError,
         plan::{Contender, Plan},
         prompts::{Prompts, Terms},
         report::{self, Report},
@@ -33,6 +33,7 @@ use toolwire_net::{
     causes::causes,
     tls::{self, UpstreamTls},
 };
+use toolwire_pipeline::dialect::ClientDialect;
 
 pub(super) fn run(args: &Args) -> ExitCode {
     super::open_files::allow_all();
@@ -56,7 +57,7 @@ const DESCRIBED: &str = "`toolwire bench --help` describes the options, docs/ben
 
 const IN_ENVIRONMENT: &str = "set the environment variable TOOLWIRE_BENCH_KEY instead";
 
-const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
+const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 /// Warns about keys on the command line, which every user of the machine can read.
 fn warn_of_keys(args: &Args) {
@@ -102,10 +103,13 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let pids: Vec<_> = args.pids.iter().cloned().chain(own.pids).collect();
     let headers = headers(args)?;
     let baseline = (!args.mock.no_baseline).then(|| started_servers::baseline(&args.mock)).transpose()?;
+    let terms =
+        Terms { dialect: args.dialect, model: args.model.clone(), max_tokens: args.prompts.max_tokens };
     let plan = Plan {
         dialect: args.dialect,
+        model: terms.model().to_owned(),
         targets: contenders(targets, &pids, &headers)?,
-        prompts: prompts(args, &fixtures)?,
+        prompts: prompts(args, &terms, &fixtures)?,
         load: args.load.load(),
         length: args.load.length(),
         max_open: args.load.max_open,
@@ -155,40 +159,26 @@ fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName,
 /// Returns the headers to send with every request: the API key, in the header that the dialect uses for it, and those
 /// given on the command line.
 fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
-    let mut headers = Vec::new();
-    if args.dialect == Dialect::Messages {
-        headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01")));
-    }
-    if let Some(key) = args.api_key.as_ref().map(ExposeSecret::expose_secret) {
-        let (name, value) = match args.dialect {
-            Dialect::Messages => (HeaderName::from_static("x-api-key"), key.to_owned()),
-            Dialect::Chat | Dialect::Responses | Dialect::Gemini | Dialect::Ollama => {
-                (AUTHORIZATION, format!("Bearer {key}"))
-            }
-        };
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| "--api-key: contains characters that a header cannot have")?;
-        value.set_sensitive(true);
-        headers.push((name, value));
-    }
+    let key = args.api_key.as_ref().map(ExposeSecret::expose_secret);
+    let mut headers = bench::headers(args.dialect, key)
+        .map_err(|_| "--api-key: contains characters that a header cannot have")?;
     headers.extend(args.headers.iter().cloned());
     Ok(headers)
 }
 
-fn prompts(args: &Args, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
+fn prompts(args: &Args, terms: &Terms, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
     let flags = &args.prompts;
-    let terms = Terms { dialect: args.dialect, model: args.model.clone(), max_tokens: flags.max_tokens };
     if !fixtures.is_empty() {
-        if args.dialect != Dialect::Chat {
+        if args.dialect != ClientDialect::Chat {
             return Err("requests of fixtures are chat requests: --replay requires --dialect chat".into());
         }
         return Ok(Prompts::of_fixtures(fixtures)?);
     }
     match &flags.prompts {
         Some(file) => {
-            Prompts::read(file, &terms).map_err(|error| format!("{}:{error}", file.display()).into())
+            Prompts::read(file, terms).map_err(|error| format!("{}:{error}", file.display()).into())
         }
-        None => Ok(Prompts::generated(&terms, flags.prompt_tokens, flags.tools)),
+        None => Ok(Prompts::generated(terms, flags.prompt_tokens, flags.tools)),
     }
 }
 

@@ -18,7 +18,6 @@ use toolwire_config as config;
 use toolwire_config::Problems;
 use toolwire_gateway::{Server, observe::terminal};
 use toolwire_lab::{
-    bench,
     conform::{
         Api, Selection,
         case::Case,
@@ -153,28 +152,16 @@ fn conclude(args: &Args, report: &Report) -> ExitCode {
 
 /// The client dialects to test. By default, a given gateway is tested with Chat Completions, which every gateway serves,
 /// and toolwire with all its dialects.
-fn clients(args: &Args) -> Vec<bench::Dialect> {
-    if !args.cases.client.is_empty() {
-        return args.cases.client.clone();
+fn clients(args: &Args) -> Vec<ClientDialect> {
+    match (&args.cases.client[..], &args.gateway.gateway) {
+        ([], None) => ClientDialect::all().collect(),
+        ([], Some(_)) => vec![ClientDialect::Chat],
+        (clients, _) => clients.to_vec(),
     }
-    if args.gateway.gateway.is_some() {
-        return vec![bench::Dialect::Chat];
-    }
-    let all = [
-        bench::Dialect::Chat,
-        bench::Dialect::Messages,
-        bench::Dialect::Responses,
-        bench::Dialect::Gemini,
-        bench::Dialect::Ollama,
-    ];
-    let is_served = |dialect: &bench::Dialect| {
-        dialect.name().parse::<Dialect>().is_ok_and(|dialect| ClientDialect::try_from(dialect).is_ok())
-    };
-    all.into_iter().filter(is_served).collect()
 }
 
-fn names(clients: &[bench::Dialect]) -> Vec<String> {
-    clients.iter().map(|client| client.name().to_owned()).collect()
+fn names(clients: &[ClientDialect]) -> Vec<String> {
+    clients.iter().map(|client| client.dialect().name().to_owned()).collect()
 }
 
 fn selection(args: &Args) -> Result<Selection, Failed> {

@@ -52,7 +52,7 @@ struct Generate {
     /// override length and pace
     #[arg(long)]
     generate: bool,
-    /// Dialect: lumo, lumo-v1, chat, completions, responses or messages [default: by the request's path]
+    /// Dialect: lumo, lumo-v1, chat, completions, responses, messages, gemini or ollama [default: by the request's path]
     #[arg(long, value_name = "NAME", requires = "generate", value_parser = dialect_named)]
     dialect: Option<Api>,
     /// Content of a response: text, call, or text-call (text, then a call)

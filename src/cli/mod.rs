@@ -9,6 +9,7 @@ mod bench;
 mod block_on;
 mod calibrate;
 mod check;
+mod client_dialect;
 mod completions;
 mod conform;
 mod demo;

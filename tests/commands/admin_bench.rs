@@ -31,9 +31,9 @@ fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
     let models = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n\
          [[upstreams]]\nname = \"local\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"\napi_key = \"sk-of-the-upstream\"\n\
-         [[upstreams]]\nname = \"gemini\"\ndialect = \"gemini\"\nbase_url = \"http://127.0.0.1:1\"\n\
+         [[upstreams]]\nname = \"lumo\"\ndialect = \"lumo\"\nbase_url = \"http://127.0.0.1:1\"\napi_key = \"none\"\n\
          [[upstreams]]\nname = \"any\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
-         [[models]]\nname = \"m\"\nupstream = \"local\"\n[[models]]\nname = \"o\"\nupstream = \"gemini\"\n\
+         [[models]]\nname = \"m\"\nupstream = \"local\"\n[[models]]\nname = \"o\"\nupstream = \"lumo\"\n\
          [[models]]\nname = \"*\"\nupstream = \"any\"\n",
         folder.path(),
         mock.address
@@ -122,8 +122,8 @@ fn wrong_wish_is_refused_with_its_field() {
         (wish("local", json!(1), json!(2001)), 422, "tokens", "from 1 to 2000"),
         (wish("local", json!(-1), json!(1)), 400, "streams", "whole number"),
         (wish("local", json!(1), json!("5")), 400, "tokens", "whole number"),
-        (wish("gone\r\n", json!(1), json!(1)), 422, "upstream", "local, gemini, any"),
-        (wish("gemini", json!(1), json!(1)), 422, "upstream", "`gemini` cannot be measured"),
+        (wish("gone\r\n", json!(1), json!(1)), 422, "upstream", "local, lumo, any"),
+        (wish("lumo", json!(1), json!(1)), 422, "upstream", "`lumo` cannot be measured"),
         (wish("any", json!(1), json!(1)), 422, "model", "say which"),
         (json!({"streams": 1, "tokens": 1}), 400, "upstream", "missing"),
         (json!({"upstream": 5, "streams": 1, "tokens": 1}), 400, "upstream", "a string"),

@@ -9,7 +9,10 @@ use std::{
 };
 
 use tempfile::TempDir;
-use toolwire::bench::report::{Metric, Report};
+use toolwire::{
+    bench::report::{Metric, Report},
+    dialect::ClientDialect,
+};
 
 use crate::support::{Server, run, toolwire};
 
@@ -25,6 +28,21 @@ fn report(arguments: &[&str]) -> Report {
 
 fn mock(arguments: &[&str]) -> Server {
     Server::start(toolwire(&["mock", "--listen", "127.0.0.1:0"]).args(arguments))
+}
+
+#[test]
+fn bench_without_target_measures_clients_of_every_dialect() {
+    for dialect in ClientDialect::all() {
+        let dialect = format!("--dialect={}", dialect.dialect());
+        let load =
+            ["--json", "--rounds=1", "--requests=2", "--answer-tokens=4", "--no-baseline", "--tools=2"];
+        let report = report(&[&load[..], &[&dialect]].concat());
+        for target in &report.targets {
+            let all = &target.all;
+            let about = format!("{dialect}, {}: {:?}", target.name, target.complaints);
+            assert_eq!((all.streams, all.good, all.tokens), (2, 2, 8), "{about}");
+        }
+    }
 }
 
 #[test]
@@ -140,7 +158,7 @@ fn invalid_command_line_exits_with_status_2() {
         (&["--rate=0"], "greater than 0"),
         (&["--target=a=http://h/v1", "--pid=b=1"], "no such target"),
         (&["--target=a=http://h/v1", "--pid=a=0"], "process"),
-        (&["--dialect=messages"], "need a --target"),
+        (&["--dialect=lumo"], "possible values"),
         (&["--target=http://h/v1", "--prompts=/nowhere.jsonl"], "/nowhere.jsonl"),
     ] {
         let (status, stdout, stderr) = bench(wrong);

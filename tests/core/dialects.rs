@@ -3,14 +3,19 @@
 
 use std::{fs, path::Path};
 
+use toolwire::dialect::Dialect;
+
 use crate::support::repository::root;
 
-const DIALECTS: [&str; 7] = ["chat", "completions", "gemini", "lumo", "messages", "ollama", "responses"];
+/// The folders of the dialects, which have the dialects' names.
+fn dialects() -> impl Iterator<Item = &'static str> {
+    Dialect::ALL.iter().map(|dialect| dialect.name())
+}
 
 #[test]
 fn no_dialect_imports_another() {
     let mut found = Vec::new();
-    for dialect in DIALECTS {
+    for dialect in dialects() {
         visit(&root().join("crates/dialects/src").join(dialect), &mut |file, text| {
             let others = imported(text).into_iter().filter(|name| *name != dialect);
             found.extend(others.map(|other| format!("{}: {other}", file.display())));
@@ -53,7 +58,7 @@ fn imported(text: &str) -> Vec<&'static str> {
             let rest = &code[at + prefix.len()..];
             for name in rest.strip_prefix('{').map_or_else(|| vec![rest], branches) {
                 let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next();
-                found.extend(DIALECTS.into_iter().find(|dialect| Some(*dialect) == name));
+                found.extend(dialects().find(|dialect| Some(*dialect) == name));
             }
         }
     }

@@ -178,24 +178,14 @@ impl Exchange {
             (None, State::Done) => assert_eq!(pipeline.tally().held, 0, "nothing is held after the end"),
             (failure, state) => panic!("{state:?} with {failure:?}"),
         }
-        match (self.conversation.stream, self.client) {
-            (false, _) => self.read_body(&out, 200),
-            (true, ClientDialect::Chat) => Answer::of_stream(&out),
-            (true, ClientDialect::Messages) => messages::of_stream(&out),
-            (true, ClientDialect::Gemini) => gemini_client::of_stream(&out),
-            (true, ClientDialect::Responses) => responses::of_stream(&out),
-            (true, ClientDialect::Ollama) => ollama_client::of_stream(&out),
+        match self.conversation.stream {
+            false => self.read_body(&out, 200),
+            true => read_by(self.client).0(&out),
         }
     }
 
     fn read_body(&self, body: &[u8], status: u16) -> Answer {
-        match self.client {
-            ClientDialect::Chat => Answer::of_body(body, status),
-            ClientDialect::Messages => messages::of_body(body, status),
-            ClientDialect::Gemini => gemini_client::of_body(body, status),
-            ClientDialect::Responses => responses::of_body(body, status),
-            ClientDialect::Ollama => ollama_client::of_body(body, status),
-        }
+        read_by(self.client).1(body, status)
     }
 
     /// Returns the client's answer. Asserts that no two-way split of `bytes` changes it.
@@ -234,6 +224,17 @@ impl Exchange {
             assert_eq!(self.run([stream.as_slice()]).0, whole.0, "{what}: {pieces:?}");
         }
         whole
+    }
+}
+
+/// Returns how clients of a dialect read streams, and bodies with their status.
+fn read_by(client: ClientDialect) -> (fn(&[u8]) -> Answer, fn(&[u8], u16) -> Answer) {
+    match client {
+        ClientDialect::Chat => (Answer::of_stream, Answer::of_body),
+        ClientDialect::Messages => (messages::of_stream, messages::of_body),
+        ClientDialect::Gemini => (gemini_client::of_stream, gemini_client::of_body),
+        ClientDialect::Responses => (responses::of_stream, responses::of_body),
+        ClientDialect::Ollama => (ollama_client::of_stream, ollama_client::of_body),
     }
 }
 

@@ -9,6 +9,7 @@
 
 pub mod bench;
 pub mod calibrate;
+pub(crate) mod clients;
 mod clock;
 pub mod conform;
 pub mod fixture;

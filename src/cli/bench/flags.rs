@@ -6,13 +6,13 @@ use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 
 use super::super::{
+    client_dialect::client_dialect,
     output::Failed,
     report_flags::{STDOUT, duration},
     upstream_flags::secret,
 };
 use toolwire_lab::{
     bench::{
-        Dialect,
         plan::{Arrivals, Length, Load},
         ramp,
         slo::Slo,
@@ -20,7 +20,7 @@ use toolwire_lab::{
     },
     fixture::mock::Pace,
 };
-use toolwire_pipeline::dialect;
+use toolwire_pipeline::dialect::{self, ClientDialect};
 
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
@@ -30,8 +30,8 @@ pub(crate) struct Args {
     #[arg(long = "target", value_name = "NAME=URL")]
     pub(super) targets: Vec<Target>,
     /// Dialect of all targets
-    #[arg(long, value_enum, value_name = "DIALECT", default_value_t)]
-    pub(super) dialect: Dialect,
+    #[arg(long, value_parser = client_dialect(), value_name = "DIALECT", default_value = "chat")]
+    pub(super) dialect: ClientDialect,
     /// Model to request [default: that of the prompts, or bench]
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,

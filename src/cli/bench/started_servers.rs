@@ -2,7 +2,7 @@
 
 use super::{super::output::Failed, Args, Child, flags::MockFlags};
 use toolwire_lab::{
-    bench::{Dialect, baseline, target::Target},
+    bench::{baseline, target::Target},
     fixture::{
         Fixture,
         generate::Script,
@@ -10,10 +10,6 @@ use toolwire_lab::{
     },
 };
 use toolwire_pipeline::dialect;
-
-const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAME=URL, such as a mock: start \
-    `toolwire mock --generate` and give --target mock=http://127.0.0.1:8788/v1. Without a target a toolwire is started \
-    and measured, and its clients speak chat";
 
 #[derive(Debug, Default)]
 pub(super) struct StartedServers {
@@ -26,9 +22,6 @@ impl StartedServers {
     /// Starts a mock, which becomes the target *direct*, and a proxy in front of it, the target *toolwire*. There is no
     /// direct target if the replayed fixtures are not in the clients' dialect.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
-        if args.dialect != Dialect::Chat {
-            return Err(NEEDS_TARGET.into());
-        }
         let upstream = upstream(args, fixtures)?;
         let mock = Child::start(mock_arguments(args), "")?;
         // At the default level, the cost of logging would be measured too.

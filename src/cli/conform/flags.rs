@@ -15,15 +15,17 @@ use secrecy::SecretString;
 
 use super::{
     super::{
+        client_dialect::client_dialect,
         report_flags::{ReportFlags, duration},
         upstream_flags::secret,
     },
     gateway_url,
 };
 use toolwire_lab::{
-    bench::{Dialect, target},
+    bench::target,
     conform::{Api, gateway::Models},
 };
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// Options of `conform`.
 #[derive(Debug, clap::Args)]
@@ -68,8 +70,8 @@ pub(super) struct GatewayFlags {
 #[command(next_help_heading = "Cases")]
 pub(super) struct CaseFlags {
     /// Dialects of clients, separated by commas [default: chat with --gateway, else all]
-    #[arg(long, value_enum, value_name = "DIALECTS", value_delimiter = ',')]
-    pub(super) client: Vec<Dialect>,
+    #[arg(long, value_parser = client_dialect(), value_name = "DIALECTS", value_delimiter = ',')]
+    pub(super) client: Vec<ClientDialect>,
     /// Dialects of upstreams, separated by commas: chat, responses, messages, gemini, ollama, lumo,
     /// completions [default: chat with --gateway, else all]
     #[arg(long, value_name = "DIALECTS", value_delimiter = ',')]

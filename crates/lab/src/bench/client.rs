@@ -41,13 +41,15 @@ use tower_service::Service;
 
 use super::target::Target;
 use crate::{
+    clients,
     clock::now,
     follow::{
-        Dialect, Follower,
+        Follower,
         sample::{Outcome, Sample},
     },
 };
 use toolwire_net::{causes::causes, redact::Redactor};
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// How long a target may take to end the body after the end of the stream, before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
@@ -65,7 +67,7 @@ const MAX_IDLE: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Client {
     target: Arc<Target>,
-    dialect: Dialect,
+    dialect: ClientDialect,
     timeout: Duration,
     path: Uri,
     headers: HeaderMap,
@@ -92,8 +94,9 @@ enum Fault {
 }
 
 impl Client {
-    /// Creates a client for `target` in `dialect`. A request that has not ended after `timeout` counts as broken.
-    pub(crate) fn new(target: Arc<Target>, dialect: Dialect, timeout: Duration) -> Self {
+    /// Creates a client for `target` in `dialect`, whose requests are for `model` if their path names one. A request that
+    /// has not ended after `timeout` counts as broken.
+    pub(crate) fn new(target: Arc<Target>, dialect: ClientDialect, model: &str, timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -106,7 +109,8 @@ impl Client {
             None => builder.with_webpki_roots(),
         };
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
-        let (path, headers, secrets) = (path(&target.url, dialect), headers(&target), secrets(&target));
+        let (path, headers, secrets) =
+            (path(&target.url, dialect, model), headers(&target), secrets(&target));
         Self { target, dialect, timeout, path, headers, secrets, connector, idle: Mutex::default() }
     }
 
@@ -201,7 +205,7 @@ impl Client {
     async fn follow(&self, mut link: Link, response: Response<Incoming>, sample: &mut Sample) {
         let kind =
             response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().escape_ascii().to_string());
-        if !kind.as_deref().is_some_and(|kind| self.dialect.is_stream_type(kind)) {
+        if !kind.as_deref().is_some_and(|kind| clients::api(self.dialect).is_stream_type(kind)) {
             let kind = kind.unwrap_or_else(|| "of no type".to_owned());
             return close(
                 sample,
@@ -333,9 +337,11 @@ fn close(sample: &mut Sample, outcome: Outcome) {
 }
 
 /// Returns the path for requests: the base URL's path, plus the dialect's path unless the base URL already ends with it.
-fn path(base: &Uri, dialect: Dialect) -> Uri {
-    let query = base.query().map_or_else(String::new, |query| format!("?{query}"));
-    let path = format!("{}{query}", dialect.path_at(base.path(), ""));
+fn path(base: &Uri, dialect: ClientDialect, model: &str) -> Uri {
+    let own = clients::api(dialect).path_at(base.path(), model, true);
+    let mark = if own.contains('?') { '&' } else { '?' };
+    let query = base.query().map_or_else(String::new, |query| format!("{mark}{query}"));
+    let path = format!("{own}{query}");
     path.parse().unwrap_or_default()
 }
 

@@ -28,5 +28,28 @@ pub mod target;
 mod target_run;
 pub mod upstream_bench;
 
-pub use crate::follow::Dialect;
+use http::{HeaderName, HeaderValue, header::InvalidHeaderValue};
+
+use toolwire_pipeline::dialect::ClientDialect;
+
 pub use rounds::{RunError, run};
+
+/// Returns the headers of every request in a dialect, with the one for the API key.
+///
+/// # Errors
+/// The key contains characters that a header cannot have.
+pub fn headers(
+    dialect: ClientDialect,
+    key: Option<&str>,
+) -> Result<Vec<(HeaderName, HeaderValue)>, InvalidHeaderValue> {
+    let api = crate::clients::api(dialect);
+    let own = api.headers().iter();
+    let own = own.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    let mut headers: Vec<_> = own.collect();
+    if let Some((name, value)) = key.map(|key| api.key_header(key)) {
+        let mut value = HeaderValue::try_from(value)?;
+        value.set_sensitive(true);
+        headers.push((name, value));
+    }
+    Ok(headers)
+}

@@ -6,14 +6,17 @@ use std::{
     time::Duration,
 };
 
-use super::{Dialect, prompts::Prompts, ramp, slo::Slo, target::Target};
+use super::{prompts::Prompts, ramp, slo::Slo, target::Target};
 use toolwire_gateway::observe::terminal::plural;
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// The settings of a run.
 #[derive(Debug)]
 pub struct Plan {
     /// The dialect of all targets.
-    pub dialect: Dialect,
+    pub dialect: ClientDialect,
+    /// The model of requests whose path names it.
+    pub model: String,
     /// The targets; ratios compare the others with the first.
     pub targets: Vec<Contender>,
     pub prompts: Prompts,

@@ -7,8 +7,12 @@ use std::{fs, io, path::Path};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::Dialect;
-use crate::{Invalid, fixture::Fixture};
+use crate::{
+    Invalid,
+    clients::{self, Asked},
+    fixture::Fixture,
+};
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// The source of request bodies.
 #[derive(Debug, Clone)]
@@ -25,16 +29,13 @@ enum Kind {
 /// Settings shared by all requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    pub dialect: Dialect,
+    pub dialect: ClientDialect,
     /// The model's name. If `None`, the model named in the prompt, or else [`MODEL`].
     pub model: Option<String>,
     pub max_tokens: Option<u64>,
 }
 
 pub(crate) const MODEL: &str = "bench";
-
-/// The default `max_tokens` of Messages, where the field is required.
-const MAX_TOKENS: u64 = 1024;
 
 /// Placeholder for the stream's number in a generated prompt.
 const NUMBER: &str = "\u{1a}";
@@ -58,8 +59,8 @@ impl Prompts {
         let words = WORDS.split(' ').cycle().take(tokens.saturating_sub(5));
         let begin = format!("Request {NUMBER}. Go on with:");
         let text: Vec<_> = std::iter::once(begin.as_str()).chain(words).collect();
-        let tools = (tools > 0).then(|| Value::Array((0..tools).map(tool).collect()));
-        let body = terms.body(&text.join(" ").into(), tools.as_ref()).to_string();
+        let tools: Vec<_> = (0..tools).map(tool).collect();
+        let body = terms.body(question(&text.join(" ")), &tools).to_string();
         let number = Value::from(NUMBER).to_string();
         let number = number.trim_matches('"');
         let (before, after) = body.split_once(number).unwrap_or((&body, ""));
@@ -122,113 +123,60 @@ impl Prompts {
 }
 
 impl Terms {
-    /// Creates a request. `content` is a string or the messages, and messages and tools are in the format of Chat
-    /// Completions.
-    fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
-        let messages = match content {
-            Value::String(_) => json!([{ "role": "user", "content": content }]),
-            messages => messages.clone(),
+    /// The model to request, if the prompt names none.
+    pub fn model(&self) -> &str {
+        self.model.as_deref().unwrap_or(MODEL)
+    }
+
+    /// Creates a request from messages and tools in the format of Chat Completions.
+    fn body(&self, messages: Vec<Value>, tools: &[Value]) -> Value {
+        let asked = Asked {
+            model: self.model(),
+            streams: true,
+            messages,
+            image: None,
+            tools,
+            max_tokens: self.max_tokens,
         };
-        let flat = |flat: fn(&Value) -> Value| {
-            let tools = tools.and_then(Value::as_array)?;
-            Some(Value::Array(tools.iter().map(flat).collect()))
-        };
-        let mut body = json!({ "model": self.model.as_deref().unwrap_or(MODEL), "stream": true });
-        match self.dialect {
-            Dialect::Chat => {
-                put(&mut body, "stream_options", Some(json!({ "include_usage": true })));
-                put(&mut body, "messages", Some(messages));
-                put(&mut body, "tools", tools.cloned());
-                put(&mut body, "max_tokens", self.max_tokens.map(Value::from));
-            }
-            Dialect::Ollama => {
-                put(&mut body, "messages", Some(messages));
-                put(&mut body, "tools", tools.cloned());
-                let limit = self.max_tokens.map(|tokens| json!({ "num_predict": tokens }));
-                put(&mut body, "options", limit);
-            }
-            Dialect::Responses => {
-                put(&mut body, "input", Some(messages));
-                put(&mut body, "tools", flat(responses_tool));
-                put(&mut body, "max_output_tokens", self.max_tokens.map(Value::from));
-            }
-            Dialect::Messages => {
-                let (system, messages) = without_system(messages);
-                put(&mut body, "max_tokens", Some(self.max_tokens.unwrap_or(MAX_TOKENS).into()));
-                put(&mut body, "system", system);
-                put(&mut body, "messages", Some(messages));
-                put(&mut body, "tools", flat(messages_tool));
-            }
-            // `--dialect` cannot name it.
-            Dialect::Gemini => {}
-        }
-        body
+        clients::api(self.dialect).request(asked)
     }
 
     /// Returns the request for a line, if it is in one of the formats that [`NO_PROMPT`] lists.
     fn complete(&self, mut line: Map<String, Value>) -> Option<Value> {
-        let is_short = line.keys().all(|key| key == "messages" || key == "tools");
-        let given = line.get("prompt").map(|prompt| (prompt, prompt.is_string()));
-        let given = given.or_else(|| {
-            let messages = line.get("messages").filter(|_| is_short)?;
-            Some((messages, messages.is_array()))
-        });
-        if let Some((content, is_valid)) = given {
-            return is_valid.then(|| self.body(content, line.get("tools")));
+        let api = clients::api(self.dialect);
+        let tools = line.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if let Some(prompt) = line.get("prompt").filter(|_| api.content_member() != "prompt") {
+            return Some(self.body(question(prompt.as_str()?), tools));
         }
-        let content = if self.dialect == Dialect::Responses { "input" } else { "messages" };
-        if !line.contains_key(content) {
+        if line.keys().all(|key| key == "messages" || key == "tools")
+            && let Some(messages) = line.get("messages")
+        {
+            return Some(self.body(messages.as_array()?.clone(), tools));
+        }
+        if !line.contains_key(api.content_member()) {
             return None;
         }
         // A complete request is sent unchanged, except for settings that the command line overrides.
-        line.insert("stream".to_owned(), true.into());
-        match &self.model {
-            Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),
-            None => _ = line.entry("model").or_insert_with(|| MODEL.into()),
+        if api.names_model() {
+            line.insert("stream".to_owned(), true.into());
+            match &self.model {
+                Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),
+                None => _ = line.entry("model").or_insert_with(|| MODEL.into()),
+            }
         }
-        if let Some(tokens) = self.max_tokens.filter(|_| self.dialect == Dialect::Ollama) {
-            line.insert("options".to_owned(), json!({ "num_predict": tokens }));
-        } else if let Some(tokens) = self.max_tokens {
-            let name = if self.dialect == Dialect::Responses { "max_output_tokens" } else { "max_tokens" };
-            line.insert(name.to_owned(), tokens.into());
+        if let Some(tokens) = self.max_tokens {
+            api.limit(&mut line, tokens);
         }
         Some(Value::Object(line))
     }
 }
 
+fn question(text: &str) -> Vec<Value> {
+    vec![json!({ "role": "user", "content": text })]
+}
+
 const NO_PROMPT: &str = "a line has `prompt` (a text), or `messages` (a list) with or without `tools`, or is a whole request \
                          of the dialect";
-
-fn put(body: &mut Value, key: &str, value: Option<Value>) {
-    if let (Value::Object(body), Some(value)) = (body, value) {
-        body.insert(key.to_owned(), value);
-    }
-}
-
-/// Separates the system prompt from the messages. In Messages, it is a top-level member of the request.
-fn without_system(messages: Value) -> (Option<Value>, Value) {
-    let Value::Array(messages) = messages else { return (None, messages) };
-    let is_system = |message: &Value| message.get("role").and_then(Value::as_str) == Some("system");
-    let (system, messages): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
-    let system = system.iter().filter_map(|message| message.get("content")?.as_str()).collect::<Vec<_>>();
-    ((!system.is_empty()).then(|| system.join("\n\n").into()), Value::Array(messages))
-}
-
-fn responses_tool(tool: &Value) -> Value {
-    let mut flat = json!({ "type": "function", "strict": false });
-    if let Some(function) = tool.get("function").and_then(Value::as_object) {
-        function.iter().for_each(|(key, value)| put(&mut flat, key, Some(value.clone())));
-    }
-    flat
-}
-
-fn messages_tool(tool: &Value) -> Value {
-    let part = |key: &str| tool.get("function").and_then(|function| function.get(key)).cloned();
-    let mut flat = json!({ "name": part("name") });
-    put(&mut flat, "description", part("description"));
-    put(&mut flat, "input_schema", part("parameters").or_else(|| Some(json!({ "type": "object" }))));
-    flat
-}
 
 /// Generates a tool. The first four are those of the project's other benchmarks.
 fn tool(number: usize) -> Value {
@@ -259,7 +207,7 @@ const WORDS: &str = "the weather in Paris stays mild through the week with light
 mod tests {
     use super::*;
 
-    fn terms(dialect: Dialect) -> Terms {
+    fn terms(dialect: ClientDialect) -> Terms {
         Terms { dialect, model: None, max_tokens: Some(50) }
     }
 
@@ -269,25 +217,35 @@ mod tests {
 
     #[test]
     fn generated_prompts_have_different_beginnings() {
-        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Ollama] {
+        for dialect in ClientDialect::all() {
             let prompts = Prompts::generated(&terms(dialect), 40, 6);
             let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
             assert_eq!(first, again);
-            let (key, limit) = match dialect {
-                Dialect::Responses => ("input", "/max_output_tokens"),
-                Dialect::Ollama => ("messages", "/options/num_predict"),
-                _ => ("messages", "/max_tokens"),
-            };
-            let text = |body: &Bytes| value(body)[key][0]["content"].as_str().unwrap().to_owned();
+            let api = clients::api(dialect);
+            let text = |body: &Bytes| longest_text(&value(body)[api.content_member()]);
             assert!(text(&first).starts_with("Request 3-0. Go on"), "{}", text(&first));
             assert!(text(&other).starts_with("Request 4-71. Go on"));
             assert!(text(&first).split(' ').count().abs_diff(40) < 4);
             let body = value(&first);
-            assert_eq!(
-                (&body["stream"], body.pointer(limit), &body["model"]),
-                (&true.into(), Some(&50.into()), &MODEL.into())
-            );
-            assert_eq!(body["tools"].as_array().map(Vec::len), Some(6));
+            let named = api.names_model().then(|| (true.into(), MODEL.into()));
+            let given = body.get("stream").cloned().zip(body.get("model").cloned());
+            assert_eq!(given, named);
+            let mut limited = body.as_object().unwrap().clone();
+            api.limit(&mut limited, 50);
+            assert_eq!(Value::Object(limited), body, "it has the limit");
+            let names = body.to_string().matches("\"name\":").count();
+            assert_eq!(names, 6, "{body}");
+        }
+    }
+
+    fn longest_text(value: &Value) -> String {
+        match value {
+            Value::String(text) => text.clone(),
+            Value::Array(list) => list.iter().map(longest_text).max_by_key(String::len).unwrap_or_default(),
+            Value::Object(object) => {
+                object.values().map(longest_text).max_by_key(String::len).unwrap_or_default()
+            }
+            _ => String::new(),
         }
     }
 
@@ -295,11 +253,11 @@ mod tests {
     fn tools_are_declared_in_the_form_of_each_dialect() {
         let tools =
             |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
-        assert_eq!(tools(Dialect::Chat)["function"]["name"], "get_weather");
-        assert_eq!(tools(Dialect::Responses)["name"], "get_weather");
-        assert_eq!(tools(Dialect::Responses)["parameters"]["required"][0], "city");
-        assert_eq!(tools(Dialect::Messages)["input_schema"]["required"][0], "city");
-        let none = value(&Prompts::generated(&terms(Dialect::Chat), 9, 0).body(0, 0));
+        assert_eq!(tools(ClientDialect::Chat)["function"]["name"], "get_weather");
+        assert_eq!(tools(ClientDialect::Responses)["name"], "get_weather");
+        assert_eq!(tools(ClientDialect::Responses)["parameters"]["required"][0], "city");
+        assert_eq!(tools(ClientDialect::Messages)["input_schema"]["required"][0], "city");
+        let none = value(&Prompts::generated(&terms(ClientDialect::Chat), 9, 0).body(0, 0));
         assert_eq!(none.get("tools"), None);
         assert_eq!(none["stream_options"]["include_usage"], true);
     }
@@ -312,7 +270,7 @@ mod tests {
 
             {"messages": [], "model": "own", "temperature": 0, "max_tokens": 9}
         "#;
-        let prompts = Prompts::parse(text, &terms(Dialect::Chat)).unwrap();
+        let prompts = Prompts::parse(text, &terms(ClientDialect::Chat)).unwrap();
         let bodies: Vec<_> = (0..4).map(|number| value(&prompts.body(7, number))).collect();
         assert_eq!(bodies[0]["messages"][0]["content"], "Hello");
         assert_eq!(bodies[1]["messages"][1]["content"], "Hi");
@@ -320,7 +278,7 @@ mod tests {
         assert_eq!(bodies[2]["max_tokens"], 50);
         assert_eq!(bodies[3], bodies[0]);
 
-        let prompts = Prompts::parse(text, &terms(Dialect::Messages)).unwrap();
+        let prompts = Prompts::parse(text, &terms(ClientDialect::Messages)).unwrap();
         let body = value(&prompts.body(7, 1));
         assert_eq!((&body["system"], body["messages"].as_array().unwrap().len()), (&"Be brief.".into(), 1));
     }
@@ -333,7 +291,7 @@ mod tests {
             ("\n{\"tools\": []}", "2: a line has `prompt`"),
             ("\n \n", "it contains no prompt"),
         ] {
-            let error = Prompts::parse(text, &terms(Dialect::Chat)).unwrap_err().to_string();
+            let error = Prompts::parse(text, &terms(ClientDialect::Chat)).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
     }

@@ -37,7 +37,7 @@ impl TargetRun {
         let family = family.map(|pids| ProcessTree::new(pids)).transpose()?;
         let shown = Target { name: target.name.clone(), url: target.url.to_string(), ..Target::default() };
         Ok(Self {
-            client: Arc::new(Client::new(Arc::clone(target), plan.dialect, plan.timeout)),
+            client: Arc::new(Client::new(Arc::clone(target), plan.dialect, &plan.model, plan.timeout)),
             contender: contender.clone(),
             idle_kib: family.as_ref().map_or(0.0, ProcessTree::kib),
             family,

@@ -16,7 +16,6 @@ use serde_json::Value;
 use tokio::{runtime, sync::oneshot};
 
 use super::{
-    Dialect,
     plan::{Contender, Length, Load, Plan},
     prompts::{Prompts, Terms},
     target::Target,
@@ -24,7 +23,7 @@ use super::{
 use crate::Invalid;
 use toolwire_config::Upstream;
 use toolwire_gateway::{Bench, BenchError, BenchRequest, BenchRun};
-use toolwire_pipeline::dialect::{self, KeyHeader};
+use toolwire_pipeline::dialect::{ClientDialect, KeyHeader};
 
 /// Number of words in a prompt.
 const PROMPT: usize = 64;
@@ -84,16 +83,11 @@ impl BenchRun for Running {
 
 fn plan(wanted: &BenchRequest) -> Result<Plan, Invalid> {
     let BenchRequest { upstream, model, streams, tokens } = wanted;
-    let dialect = match upstream.dialect() {
-        dialect::Dialect::Chat => Dialect::Chat,
-        dialect::Dialect::Responses => Dialect::Responses,
-        dialect::Dialect::Messages => Dialect::Messages,
-        dialect::Dialect::Ollama => Dialect::Ollama,
-        other => {
-            let why = "cannot be measured: chat, responses, messages and ollama can";
-            return Err(format!("upstreams of the dialect `{other}` {why}").into());
-        }
-    };
+    let dialect = upstream.dialect();
+    let dialect = ClientDialect::try_from(dialect).map_err(|_| {
+        let known: Vec<_> = ClientDialect::all().map(|client| client.dialect().name()).collect();
+        format!("upstreams of the dialect `{dialect}` cannot be measured: {} can", known.join(", "))
+    })?;
     if upstream.proxy.is_some() {
         return Err("this upstream is reached through a proxy, which the bench cannot use".into());
     }
@@ -106,6 +100,7 @@ fn plan(wanted: &BenchRequest) -> Result<Plan, Invalid> {
     let terms = Terms { dialect, model: Some(model.clone()), max_tokens: Some(*tokens) };
     Ok(Plan {
         dialect,
+        model: model.clone(),
         targets: vec![Contender { target: Arc::new(target), pids: Vec::new() }],
         prompts: Prompts::generated(&terms, PROMPT, 0),
         load: Load::Closed { concurrency: usize::try_from(*streams).unwrap_or(1) },

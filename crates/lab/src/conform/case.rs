@@ -1,6 +1,6 @@
 //! [`Case`]: a response of an upstream, and the response that must arrive at the client.
 
-use std::{borrow::Cow, fmt, ops::RangeInclusive, sync::Arc};
+use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,8 +9,8 @@ use super::{
     scenario::{Scenario, USAGE},
     variant::Variant,
 };
-use crate::{follow::Dialect, upstream::Api};
-use toolwire_pipeline::{event::Finish, format::Format};
+use crate::{clients, upstream::Api};
+use toolwire_pipeline::{dialect::ClientDialect, event::Finish, format::Format};
 
 #[derive(Debug, Clone)]
 pub struct Case {
@@ -117,19 +117,17 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The same for clients of `dialect`. Arguments that are JSON values have no original text, and Gemini's API has no
-    /// calls without such a value: the response says in words that one was broken.
-    pub(crate) fn towards(&self, dialect: Dialect) -> Cow<'_, Self> {
-        if !dialect.has_argument_values() {
-            return Cow::Borrowed(self);
-        }
-        let mut wanted = Self { verbatim_arguments: false, ..self.clone() };
-        if dialect == Dialect::Gemini {
+    /// The same for clients of `dialect`. Arguments that are JSON values have no original text.
+    pub(crate) fn towards(&self, dialect: ClientDialect) -> Self {
+        let api = clients::api(dialect);
+        let verbatim_arguments = self.verbatim_arguments && !api.has_argument_values();
+        let mut wanted = Self { verbatim_arguments, ..self.clone() };
+        if !api.has_broken_calls() {
             wanted
                 .calls
                 .retain(|(_, arguments)| serde_json::from_str::<Map<String, Value>>(arguments).is_ok());
         }
-        Cow::Owned(wanted)
+        wanted
     }
 
     /// Returns the response that a client must assemble from `scenario`.

@@ -424,7 +424,9 @@ mod tests {
     #[test]
     fn every_case_survives_the_way_through_a_request() {
         for case in cases(&selection(1, 1)) {
-            let body = super::super::request::body(crate::follow::Dialect::Chat, &case, "m").to_string();
+            let body =
+                super::super::request::body(toolwire_pipeline::dialect::ClientDialect::Chat, &case, "m")
+                    .to_string();
             assert_eq!(super::super::request::case_of(body.as_bytes()).as_ref(), Some(&case.name));
         }
     }

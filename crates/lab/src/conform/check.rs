@@ -9,7 +9,8 @@ use super::{
     case::{Expected, Wanted},
     received_response::{ReceivedCall, ReceivedResponse},
 };
-use crate::follow::{self, Dialect};
+use crate::{clients, follow};
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,8 +39,8 @@ const TOLERATED: [&str; 12] = [
 
 /// Like [`TOLERATED`], but for a single dialect. Clients of Responses do not need the `event:` line, while clients of
 /// Messages ignore an event without one.
-const TOLERATED_IN: [(Dialect, &str); 1] =
-    [(Dialect::Responses, "an event's `event:` line differs from its type")];
+const TOLERATED_IN: [(ClientDialect, &str); 1] =
+    [(ClientDialect::Responses, "an event's `event:` line differs from its type")];
 
 /// All violations in a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +57,7 @@ const SHOWN: usize = 120;
 /// Checks the response that a client of `dialect` received. If `is_strict`, no violation is tolerated.
 pub(crate) fn check(
     expected: &Expected,
-    dialect: Dialect,
+    dialect: ClientDialect,
     received: &ReceivedResponse,
     is_strict: bool,
 ) -> Found {
@@ -154,7 +155,7 @@ impl Faults {
 
     fn failure(
         &mut self,
-        dialect: Dialect,
+        dialect: ClientDialect,
         of: &Wanted,
         status: &RangeInclusive<u16>,
         is_truncated: bool,
@@ -187,7 +188,8 @@ impl Faults {
         for (place, call) in received.calls.iter().enumerate() {
             let is_beginning = of.calls.get(place).is_some_and(|(name, arguments)| {
                 let is_beginning = arguments.starts_with(&call.arguments) || call.arguments == "{}";
-                let is_whole = dialect.has_argument_values() && same_json(arguments, &call.arguments);
+                let is_whole =
+                    clients::api(dialect).has_argument_values() && same_json(arguments, &call.arguments);
                 *name == call.name && (is_beginning || is_whole)
             });
             self.holds(is_beginning, "a call is invented", || format!("{}({})", call.name, call.arguments));
@@ -246,7 +248,7 @@ mod tests {
     }
 
     fn rules(expected: &Expected, received: &ReceivedResponse) -> Vec<String> {
-        let found = check(expected, Dialect::Chat, received, false);
+        let found = check(expected, ClientDialect::Chat, received, false);
         found.faults.into_iter().chain(found.notes).map(|fault| fault.rule).collect()
     }
 
@@ -287,7 +289,7 @@ mod tests {
         let violations = vec!["a line ends with CR (byte 7)".to_owned()];
         let received = ReceivedResponse { violations, ..received() };
         let expected = Expected::Response(wanted());
-        let found = |is_strict| check(&expected, Dialect::Chat, &received, is_strict);
+        let found = |is_strict| check(&expected, ClientDialect::Chat, &received, is_strict);
         assert_eq!((found(false).faults.len(), found(false).notes.len()), (0, 1));
         assert_eq!((found(true).faults.len(), found(true).notes.len()), (1, 0));
     }

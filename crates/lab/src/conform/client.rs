@@ -17,8 +17,9 @@ use super::{
     received_response::{self, ReceivedResponse},
     request,
 };
-use crate::follow::Dialect;
+use crate::clients;
 use toolwire_net::causes::causes;
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
@@ -46,7 +47,7 @@ impl Client {
         Self { client, base: base.to_string().trim_end_matches('/').to_owned(), key, headers, timeout }
     }
 
-    pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> ReceivedResponse {
+    pub(crate) async fn ask(&self, dialect: ClientDialect, case: &Case, model: &str) -> ReceivedResponse {
         let broken = |why: String| ReceivedResponse { broken: Some(why), ..ReceivedResponse::default() };
         let body = Bytes::from(request::body(dialect, case, model).to_string());
         let request = match self.request(dialect, model, body) {
@@ -62,22 +63,25 @@ impl Client {
 
     fn request(
         &self,
-        dialect: Dialect,
+        dialect: ClientDialect,
         model: &str,
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, http::Error> {
-        let mut request = Request::post(dialect.path_at(&self.base, model))
+        let api = clients::api(dialect);
+        let mut request = Request::post(api.path_at(&self.base, model, true))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "text/event-stream, application/x-ndjson");
         if let Some(key) = &self.key {
+            // Many gateways read only the first, whatever the dialect.
             let key = key.expose_secret();
             request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
-            if dialect == Dialect::Messages {
-                request = request.header("x-api-key", key);
+            let (name, value) = api.key_header(key);
+            if name != header::AUTHORIZATION {
+                request = request.header(name, value);
             }
         }
-        if dialect == Dialect::Messages {
-            request = request.header("anthropic-version", "2023-06-01");
+        for (name, value) in api.headers() {
+            request = request.header(*name, *value);
         }
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -87,7 +91,7 @@ impl Client {
 
     async fn exchange(
         &self,
-        dialect: Dialect,
+        dialect: ClientDialect,
         request: Request<Full<Bytes>>,
     ) -> Result<ReceivedResponse, Box<dyn Error + Send + Sync>> {
         let response = self.client.request(request).await?;
@@ -96,7 +100,7 @@ impl Client {
             .headers()
             .get(header::CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok())
-            .is_some_and(|kind| dialect.is_stream_type(kind));
+            .is_some_and(|kind| clients::api(dialect).is_stream_type(kind));
         let mut body = response.into_body();
         let (mut bytes, mut broken) = (BytesMut::new(), None);
         while let Some(frame) = body.frame().await {

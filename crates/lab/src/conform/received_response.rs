@@ -5,13 +5,14 @@
 use serde_json::Value;
 
 use crate::{
-    fixture::{Answer, Assembled, answer::Call, assemble_events, lines},
+    clients,
+    fixture::{Assembled, answer::Call, assemble_events, lines},
     follow::{
-        Dialect, Follower,
+        Follower,
         sample::{Outcome, Sample},
     },
 };
-use toolwire_pipeline::event::Finish;
+use toolwire_pipeline::{dialect::ClientDialect, event::Finish};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReceivedResponse {
@@ -46,7 +47,7 @@ pub(crate) struct ReceivedCall {
 }
 
 /// Reads a stream. `broken` is the reason why its body broke off, if it did.
-pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> ReceivedResponse {
+pub(crate) fn of_stream(dialect: ClientDialect, body: &[u8], broken: Option<&str>) -> ReceivedResponse {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     follower.push(body, 0, &mut sample);
     match broken {
@@ -56,7 +57,7 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
     let Assembled { answer, usage_at_start, .. } = assemble_events(dialect, events(dialect, body));
     let mut received = ReceivedResponse {
         status: 200,
-        finish: finish(dialect, &answer),
+        finish: clients::api(dialect).finish(&answer),
         usage: usage(dialect, answer.usage.as_ref(), usage_at_start.as_ref()),
         text: answer.text,
         reasoning: answer.reasoning,
@@ -75,89 +76,38 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
     received
 }
 
-pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> ReceivedResponse {
+pub(crate) fn of_refusal(dialect: ClientDialect, status: u16, body: &[u8]) -> ReceivedResponse {
     let mut received = ReceivedResponse { status, ..ReceivedResponse::default() };
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let word = |pointer: &str| {
-        let word = value.pointer(pointer).and_then(Value::as_str);
-        word.filter(|word| !word.is_empty()).map(str::to_owned)
-    };
-    received.error = word("/error/message");
     let mut lacks = |holds: bool, rule: &str| {
         if !holds {
             received.violations.push(rule.to_owned());
         }
     };
-    if dialect == Dialect::Ollama {
-        lacks(value.get("error").is_some_and(Value::is_string), "an error is not a text");
-        received.error = word("/error");
-        return received;
-    }
-    lacks(value.pointer("/error/message").is_some_and(Value::is_string), "an error has no error.message");
-    if dialect == Dialect::Gemini {
-        lacks(word("/error/status").is_some(), "an error has no error.status");
-    } else {
-        lacks(word("/error/type").is_some(), "an error has no error.type");
-    }
-    if dialect == Dialect::Messages {
-        lacks(word("/type").as_deref() == Some("error"), "an error's type is not error");
-    }
+    received.error = clients::api(dialect).error(&value, &mut lacks);
     received
 }
 
 impl ReceivedCall {
-    fn of(dialect: Dialect, call: Call) -> Self {
+    fn of(dialect: ClientDialect, call: Call) -> Self {
         let mut arguments = call.arguments;
-        // In Messages, the start event of a call has an empty object, which remains if there are no deltas.
-        if dialect == Dialect::Messages && arguments.is_empty() {
-            arguments.push_str("{}");
+        if arguments.is_empty() {
+            arguments.push_str(clients::api(dialect).no_arguments());
         }
         Self { id: call.id.unwrap_or_default(), name: call.name, arguments }
     }
 }
 
-/// Returns the finish reason of an assembled stream, if the dialect defines it.
-fn finish(dialect: Dialect, answer: &Answer) -> Option<Finish> {
-    Some(match (dialect, answer.finish.as_deref()?) {
-        (Dialect::Ollama, "stop") if !answer.calls.is_empty() => Finish::Calls,
-        (Dialect::Chat | Dialect::Ollama, "stop") | (Dialect::Messages, "end_turn" | "stop_sequence") => {
-            Finish::Stop
-        }
-        (Dialect::Chat, "tool_calls") | (Dialect::Messages, "tool_use") => Finish::Calls,
-        (Dialect::Responses, "completed") if answer.calls.is_empty() => Finish::Stop,
-        (Dialect::Responses, "completed") => Finish::Calls,
-        (Dialect::Chat | Dialect::Ollama, "length")
-        | (Dialect::Messages, "max_tokens")
-        | (Dialect::Responses, "max_output_tokens") => Finish::Length,
-        (Dialect::Chat | Dialect::Responses | Dialect::Ollama, "content_filter")
-        | (Dialect::Messages, "refusal") => Finish::Filter,
-        (Dialect::Gemini, "STOP") if answer.calls.is_empty() => Finish::Stop,
-        (Dialect::Gemini, "STOP") => Finish::Calls,
-        (Dialect::Gemini, "MAX_TOKENS") => Finish::Length,
-        (Dialect::Gemini, "SAFETY") => Finish::Filter,
-        _ => return None,
-    })
-}
-
 /// Returns the input and output tokens in the last usage of a stream. Counts missing there are taken from the first
 /// usage.
-fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Option<u64>, Option<u64>) {
+fn usage(dialect: ClientDialect, last: Option<&Value>, first: Option<&Value>) -> (Option<u64>, Option<u64>) {
     let count = |key: &str| [last, first].into_iter().flatten().find_map(|usage| usage.get(key)?.as_u64());
-    match dialect {
-        Dialect::Chat => (count("prompt_tokens"), count("completion_tokens")),
-        Dialect::Ollama => (count("prompt_eval_count"), count("eval_count")),
-        Dialect::Messages | Dialect::Responses => (count("input_tokens"), count("output_tokens")),
-        Dialect::Gemini => {
-            let output = count("candidatesTokenCount");
-            let thoughts = count("thoughtsTokenCount").unwrap_or(0);
-            (count("promptTokenCount"), output.map(|output| output + thoughts))
-        }
-    }
+    clients::api(dialect).tokens(&count)
 }
 
 /// Returns the type and data of each event. Accepts LF, CR LF and CR, and a last event without a blank line.
-fn events(dialect: Dialect, body: &[u8]) -> Vec<(String, String)> {
-    if dialect.has_lines() {
+fn events(dialect: ClientDialect, body: &[u8]) -> Vec<(String, String)> {
+    if clients::api(dialect).has_lines() {
         return lines(body).collect();
     }
     let text: String = body.utf8_chunks().map(|chunk| chunk.valid()).collect();
@@ -180,7 +130,7 @@ mod tests {
 
     fn chat(choices: &[&str], end: &str) -> ReceivedResponse {
         let frames = choices.iter().map(|choice| format!("data: {CHUNK}[{choice}]}}\n\n"));
-        of_stream(Dialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)
+        of_stream(ClientDialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)
     }
 
     const ROLE: &str = r#"{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}"#;
@@ -214,14 +164,14 @@ mod tests {
         for end in ["\n", "\r\n", "\r"] {
             let stream = ["event: a", "data: 1", "", ": comment", "", "data:2", ""].join(end);
             let expected = [("a".to_owned(), "1".to_owned()), (String::new(), "2".to_owned())];
-            assert_eq!(events(Dialect::Chat, stream.as_bytes()), expected, "{end:?}");
+            assert_eq!(events(ClientDialect::Chat, stream.as_bytes()), expected, "{end:?}");
         }
     }
 
     #[test]
     fn error_body_without_message_is_a_violation() {
-        assert_eq!(of_refusal(Dialect::Chat, 500, b"oops").violations.len(), 2);
+        assert_eq!(of_refusal(ClientDialect::Chat, 500, b"oops").violations.len(), 2);
         let body = br#"{"type":"error","error":{"type":"api_error","message":"no"}}"#;
-        assert_eq!(of_refusal(Dialect::Messages, 500, body).violations, Vec::<String>::new());
+        assert_eq!(of_refusal(ClientDialect::Messages, 500, body).violations, Vec::<String>::new());
     }
 }

@@ -10,13 +10,13 @@ use super::{
     client::Client,
     gateway::Models,
 };
-use crate::follow::Dialect;
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// The outcome of a case for a client of one dialect.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     pub(crate) case: Arc<Case>,
-    pub(crate) client: Dialect,
+    pub(crate) client: ClientDialect,
     pub(crate) found: Found,
 }
 
@@ -25,7 +25,7 @@ pub struct Verdict {
 pub async fn run(
     client: &Client,
     cases: &[Arc<Case>],
-    dialects: &[Dialect],
+    dialects: &[ClientDialect],
     models: &Models,
     concurrency: usize,
     is_strict: bool,

@@ -14,8 +14,8 @@ use super::{
 
 /// A piece of a call.
 #[derive(Debug, Default)]
-pub(super) struct CallDelta<'a> {
-    pub(super) index: Field<'a>,
+pub(crate) struct CallDelta<'a> {
+    pub(crate) index: Field<'a>,
     id: Field<'a>,
     kind: Field<'a>,
     name: Field<'a>,
@@ -99,25 +99,25 @@ impl<'de: 'a, 'a> Visitor<'de> for Level<'_, 'a> {
 
 impl CallDelta<'_> {
     /// Whether the delta seems to be the first of its call.
-    pub(super) fn begins(&self) -> bool {
+    pub(crate) fn begins(&self) -> bool {
         self.id.word().is_some() || self.name.word().is_some()
     }
 }
 
 /// The state of a call.
 #[derive(Debug, Default)]
-pub(super) struct Call {
+pub(crate) struct Call {
     id: String,
     named: bool,
     custom: bool,
     /// Whether the call's result is in the same stream, so that the client must not run the call.
-    pub(super) is_answered: bool,
+    pub(crate) is_answered: bool,
     arguments: Document,
 }
 
 impl Call {
     /// Checks everything in the first delta except the arguments.
-    pub(super) fn begin(delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> Self {
+    pub(crate) fn begin(delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> Self {
         let id = delta.id.word().unwrap_or_default();
         let kind = if delta.custom { "custom" } else { "function" };
         notes.holds(!id.is_empty(), "a call begins without its id");
@@ -132,7 +132,7 @@ impl Call {
     }
 
     /// Checks a later delta, which may only contain arguments.
-    pub(super) fn go_on(&mut self, delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
+    pub(crate) fn go_on(&mut self, delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let repeated = |field: Field<'_>| field.word().is_some();
         let others = delta.id.word().is_some_and(|id| id != self.id && !self.id.is_empty());
         notes.holds(!others, "a call has the index of another");
@@ -153,7 +153,7 @@ impl Call {
         }
     }
 
-    pub(super) fn arguments(&mut self, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
+    pub(crate) fn arguments(&mut self, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let Some(body) = field.text() else {
             return notes.breaks("a call's arguments are not a string");
         };
@@ -162,12 +162,12 @@ impl Call {
         notes.call_goes_on(piece);
     }
 
-    pub(super) fn has_id_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_id_of(&self, other: &Self) -> bool {
         !self.id.is_empty() && self.id == other.id
     }
 
     /// Checks the call at the end of the stream.
-    pub(super) fn close(&self, notes: &mut Notes<'_>) {
+    pub(crate) fn close(&self, notes: &mut Notes<'_>) {
         if self.custom {
             return;
         }

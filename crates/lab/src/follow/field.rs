@@ -15,7 +15,7 @@ use toolwire_pipeline::wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper};
 /// Values are decoded on demand. A value of the wrong type is reported where its rule is checked, and does not prevent
 /// reading the other members.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Field<'a>(Option<&'a str>);
+pub(crate) struct Field<'a>(Option<&'a str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Field<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -24,78 +24,78 @@ impl<'de: 'a, 'a> Deserialize<'de> for Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn raw(self) -> &'a str {
+    pub(crate) fn raw(self) -> &'a str {
         self.0.unwrap_or_default()
     }
 
-    pub(super) fn is_null(self) -> bool {
+    pub(crate) fn is_null(self) -> bool {
         self.0 == Some("null")
     }
 
     /// Whether the member is present and not `null`.
-    pub(super) fn has_value(self) -> bool {
+    pub(crate) fn has_value(self) -> bool {
         self.0.is_some_and(|raw| raw != "null")
     }
 
     /// Returns the text between the quotes of a string, without decoding it.
-    pub(super) fn text(self) -> Option<&'a str> {
+    pub(crate) fn text(self) -> Option<&'a str> {
         self.0?.strip_prefix('"')?.strip_suffix('"')
     }
 
     /// Like [`Field::text`], but returns `None` for an empty string.
-    pub(super) fn word(self) -> Option<&'a str> {
+    pub(crate) fn word(self) -> Option<&'a str> {
         self.text().filter(|text| !text.is_empty())
     }
 
     /// Whether the value is the string `word`.
-    pub(super) fn is(self, word: &str) -> bool {
+    pub(crate) fn is(self, word: &str) -> bool {
         self.text() == Some(word)
     }
 
-    pub(super) fn number(self) -> Option<u64> {
+    pub(crate) fn number(self) -> Option<u64> {
         self.0?.parse().ok()
     }
 
-    pub(super) fn is_object(self) -> bool {
+    pub(crate) fn is_object(self) -> bool {
         self.raw().starts_with('{')
     }
 
     /// Whether the value is an empty array or object.
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         let inside = self.0.and_then(|raw| raw.strip_prefix(['[', '{'])?.strip_suffix([']', '}']));
         inside.is_some_and(|inside| inside.trim_ascii().is_empty())
     }
 
     /// Reads the value as an object. Returns an empty object if the value is not one.
-    pub(super) fn read<T: Deserialize<'a> + Default>(self) -> T {
+    pub(crate) fn read<T: Deserialize<'a> + Default>(self) -> T {
         self.0.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default()
     }
 
     /// Returns the decoded string, for messages.
-    pub(super) fn told(self) -> String {
+    pub(crate) fn told(self) -> String {
         let mut scratch = String::new();
         decoded(self.text().unwrap_or_default(), &mut scratch).to_owned()
     }
 }
 
 /// Decodes the body of a string. Borrows it if there is nothing to decode.
-pub(super) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
+pub(crate) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
     Unescaper::new().decode(body, scratch)
 }
 
 /// An array that rarely has more than one element. The first element needs no allocation.
 #[derive(Debug)]
-pub(super) struct SmallList<T> {
+pub(crate) struct SmallList<T> {
     first: Option<T>,
     rest: Vec<T>,
 }
 
 impl<T> SmallList<T> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 }
@@ -127,7 +127,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for SmallList<T> {
 /// The length and FNV-1a hash of a text that arrives in pieces, for comparison with the complete text. Uses constant
 /// memory.
 #[derive(Debug, Clone)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     length: usize,
     hash: u64,
     unescaper: Unescaper,
@@ -141,7 +141,7 @@ impl Default for Sum {
 
 impl Sum {
     /// Adds a piece, the undecoded body of a JSON string, and returns the decoded text.
-    pub(super) fn push<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
+    pub(crate) fn push<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let text = self.unescaper.decode(body, scratch);
         self.length += text.len();
         for byte in text.bytes() {
@@ -151,20 +151,20 @@ impl Sum {
     }
 
     /// Whether the pieces add up to `body`, the undecoded body of a JSON string.
-    pub(super) fn is(&self, body: &str, scratch: &mut String) -> bool {
+    pub(crate) fn is(&self, body: &str, scratch: &mut String) -> bool {
         let mut whole = Self::default();
         whole.push(body, scratch);
         (whole.length, whole.hash) == (self.length, self.hash)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 }
 
 /// Validates JSON that arrives in pieces, without storing it.
 #[derive(Debug, Clone)]
-pub(super) struct Document {
+pub(crate) struct Document {
     scanner: Scanner,
     empty: bool,
     broken: bool,
@@ -177,7 +177,7 @@ impl Default for Document {
 }
 
 impl Document {
-    pub(super) fn push(&mut self, piece: &str) {
+    pub(crate) fn push(&mut self, piece: &str) {
         let (taken, progress) = self.scanner.push(piece.as_bytes());
         let rest = piece.as_bytes().get(taken..).unwrap_or_default();
         let is_space = rest.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
@@ -188,11 +188,11 @@ impl Document {
         self.empty &= piece.is_empty();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.empty
     }
 
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         !self.broken && self.scanner.finish()
     }
 }

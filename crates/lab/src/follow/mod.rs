@@ -1,7 +1,7 @@
 //! [`Follower`]: reads a stream as strictly as the strictest clients, and records its content.
 //!
 //! ```text
-//! bytes ─wire::sse, lines─▶ events ─chat │ responses │ messages │ gemini │ ollama─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
+//! bytes ─wire::sse, lines─▶ events ─EventReader of the dialect─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
 //! The rules are those of docs/protocols/chat.md#stream and its counterparts for other dialects. Violating any of them
@@ -13,29 +13,20 @@
 //! once, into values that borrow from the receive buffer. It stores only what it compares with later events: ids, and
 //! hashes of repeated texts.
 
-mod calls;
-mod chat;
-mod field;
-mod gemini;
-mod messages;
-mod notes;
-mod ollama;
-mod responses;
+pub(crate) mod calls;
+pub(crate) mod field;
+pub(crate) mod notes;
 pub(crate) mod sample;
 
-use std::{borrow::Cow, ops::ControlFlow};
+use std::{fmt, ops::ControlFlow};
 
 use memchr::memchr;
 
 use self::{
-    chat::Chat,
-    gemini::Gemini,
-    messages::Messages,
     notes::{Finders, Notes},
-    ollama::Ollama,
-    responses::Responses,
     sample::{Outcome, Sample},
 };
+use crate::clients;
 use toolwire_pipeline::{
     dialect::ClientDialect,
     wire::sse::{Frame, Frames, Message},
@@ -46,88 +37,10 @@ use toolwire_pipeline::{
 const MAX_FRAME: usize = 16 << 20;
 
 /// The data of the event that ends a chat stream. Clients of the other dialects tolerate it.
-const DONE: &str = "[DONE]";
+pub(crate) const DONE: &str = "[DONE]";
 
 /// U+FEFF in UTF-8.
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
-
-/// A client dialect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Dialect {
-    /// OpenAI's Chat Completions.
-    #[default]
-    Chat,
-    /// OpenAI's Responses.
-    Responses,
-    /// Anthropic's Messages.
-    Messages,
-    /// Gemini's API. `bench` cannot send its requests, whose path names the model.
-    #[value(skip)]
-    Gemini,
-    /// Ollama.
-    Ollama,
-}
-
-impl Dialect {
-    /// Returns the path of requests for `model` below `base`, the path of a base URL (`…/v1`). Ollama's API has no
-    /// version in its path.
-    pub(crate) fn path_at(self, base: &str, model: &str) -> String {
-        let own = self.path(model);
-        let base = base.trim_end_matches('/');
-        let base = base.strip_suffix(&*own).unwrap_or(base);
-        let base = if self == Self::Ollama { base.strip_suffix("/v1").unwrap_or(base) } else { base };
-        format!("{base}{own}")
-    }
-
-    /// Whether the arguments of calls are JSON values instead of texts.
-    pub(crate) fn has_argument_values(self) -> bool {
-        matches!(self, Self::Gemini | Self::Ollama)
-    }
-
-    /// Whether streams are lines of JSON instead of events.
-    pub(crate) fn has_lines(self) -> bool {
-        self == Self::Ollama
-    }
-
-    /// Whether `kind` is the content type of a stream.
-    pub(crate) fn is_stream_type(self, kind: &str) -> bool {
-        kind.starts_with(if self.has_lines() { "application/x-ndjson" } else { "text/event-stream" })
-    }
-
-    /// Returns the path of requests for `model`, relative to the base URL (`…/v1`).
-    fn path(self, model: &str) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
-            Self::Chat => "/chat/completions",
-            Self::Responses => "/responses",
-            Self::Messages => "/messages",
-            Self::Gemini => return format!("/models/{model}:streamGenerateContent?alt=sse").into(),
-            Self::Ollama => "/api/chat",
-        })
-    }
-
-    /// Returns the dialect's name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-        }
-    }
-}
-
-impl From<ClientDialect> for Dialect {
-    fn from(dialect: ClientDialect) -> Self {
-        match dialect {
-            ClientDialect::Chat => Self::Chat,
-            ClientDialect::Responses => Self::Responses,
-            ClientDialect::Messages => Self::Messages,
-            ClientDialect::Gemini => Self::Gemini,
-            ClientDialect::Ollama => Self::Ollama,
-        }
-    }
-}
 
 /// Returns the sentence of a violation, without the location.
 pub(crate) fn rule(violation: &str) -> &str {
@@ -138,9 +51,9 @@ pub(crate) fn rule(violation: &str) -> &str {
 #[derive(Debug)]
 pub(crate) struct Follower {
     frames: Frames,
-    /// The line that is not complete yet, in dialects with [lines](Dialect::has_lines).
+    /// The line that is not complete yet, in dialects with [lines](clients::ClientApi::has_lines).
     line: Option<Vec<u8>>,
-    reader: Reader,
+    reader: Box<dyn EventReader>,
     finders: Finders,
     /// Number of events so far.
     events: u64,
@@ -150,32 +63,26 @@ pub(crate) struct Follower {
     seeks_cr: bool,
 }
 
-#[derive(Debug)]
-enum Reader {
-    Chat(Chat),
-    Responses(Responses),
-    Messages(Messages),
-    Gemini(Gemini),
-    Ollama(Ollama),
+/// Checks the events of one stream, in one dialect.
+pub(crate) trait EventReader: fmt::Debug + Send {
+    /// Reads an event with this name and data. Lines have no names.
+    fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>);
+
+    /// Names the final event that an unfinished stream lacks.
+    fn missing_end(&self) -> &'static str;
 }
 
 impl Follower {
-    pub(crate) fn new(dialect: Dialect) -> Self {
-        let reader = match dialect {
-            Dialect::Chat => Reader::Chat(Chat::default()),
-            Dialect::Responses => Reader::Responses(Responses::default()),
-            Dialect::Messages => Reader::Messages(Messages::default()),
-            Dialect::Gemini => Reader::Gemini(Gemini::default()),
-            Dialect::Ollama => Reader::Ollama(Ollama::default()),
-        };
+    pub(crate) fn new(dialect: ClientDialect) -> Self {
+        let api = clients::api(dialect);
         Self {
             frames: Frames::new(MAX_FRAME),
-            line: dialect.has_lines().then(Vec::new),
-            reader,
+            line: api.has_lines().then(Vec::new),
+            reader: api.reader(),
             finders: Finders::default(),
             events: 0,
             bom: 0,
-            seeks_cr: dialect == Dialect::Chat,
+            seeks_cr: !api.allows_cr(),
         }
     }
 
@@ -191,14 +98,18 @@ impl Follower {
             return self.push_lines(bytes, at, sample);
         }
         let Self { frames, reader, finders, events, .. } = self;
-        let read = frames.push(bytes, |frame| {
+        let pushed = frames.push(bytes, |frame| {
             if let Frame::Event(message) = frame {
                 *events += 1;
-                reader.event(message, &mut Notes { sample: &mut *sample, finders, at, frame: *events });
+                read(
+                    &mut **reader,
+                    message,
+                    &mut Notes { sample: &mut *sample, finders, at, frame: *events },
+                );
             }
             ControlFlow::Continue(())
         });
-        if let Err(oversized) = read {
+        if let Err(oversized) = pushed {
             self.break_off(&oversized.to_string(), at, sample);
         }
     }
@@ -227,7 +138,7 @@ impl Follower {
         self.events += 1;
         let Self { reader, finders, events, .. } = self;
         let message = Message { event: b"", data: line, id: None };
-        reader.event(message, &mut Notes { sample, finders, at, frame: *events });
+        read(&mut **reader, message, &mut Notes { sample, finders, at, frame: *events });
     }
 
     /// Handles the proper end of a body. Without its final event, the stream counts as broken.
@@ -242,7 +153,7 @@ impl Follower {
                 *events += 1;
                 let mut notes = Notes { sample: &mut *sample, finders, at, frame: *events };
                 notes.breaks("the last event is not followed by an empty line");
-                reader.event(message, &mut notes);
+                read(&mut **reader, message, &mut notes);
             }
             ControlFlow::Continue(())
         });
@@ -285,40 +196,22 @@ impl Follower {
     }
 }
 
-impl Reader {
-    fn event(&mut self, message: Message<'_>, notes: &mut Notes<'_>) {
-        let Ok(data) = str::from_utf8(message.data) else {
-            return notes.breaks("an event is not UTF-8");
-        };
-        if data.is_empty() {
-            return notes.breaks("an event's data is empty");
-        }
-        if memchr(b'\n', message.data).is_some() {
-            notes.breaks("an event has several data lines or is not followed by an empty line");
-        }
-        match self {
-            Self::Chat(chat) => chat.event(data, notes),
-            Self::Responses(responses) => responses.event(message.event, data, notes),
-            Self::Messages(messages) => messages.event(message.event, data, notes),
-            Self::Gemini(gemini) => gemini.event(data, notes),
-            Self::Ollama(ollama) => ollama.event(data, notes),
-        }
+/// Passes an event to the reader, unless its data cannot be that of any dialect.
+fn read(reader: &mut dyn EventReader, message: Message<'_>, notes: &mut Notes<'_>) {
+    let Ok(data) = str::from_utf8(message.data) else {
+        return notes.breaks("an event is not UTF-8");
+    };
+    if data.is_empty() {
+        return notes.breaks("an event's data is empty");
     }
-
-    /// Names the final event that an unfinished stream lacks.
-    fn missing_end(&self) -> &'static str {
-        match self {
-            Self::Chat(_) => "the stream ends without [DONE]",
-            Self::Responses(_) => "the stream ends without response.completed",
-            Self::Messages(_) => "the stream ends without message_stop",
-            Self::Gemini(_) => "the stream ends without a finishReason",
-            Self::Ollama(_) => "the stream ends without a line with done: true",
-        }
+    if memchr(b'\n', message.data).is_some() {
+        notes.breaks("an event has several data lines or is not followed by an empty line");
     }
+    reader.event(message.event, data, notes);
 }
 
 /// Parses the JSON of an event. Records a violation if it is invalid.
-fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) -> Option<T> {
+pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) -> Option<T> {
     match serde_json::from_str(data) {
         Ok(event) => Some(event),
         Err(error) => {
@@ -331,7 +224,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) ->
 }
 
 /// Records that the stream failed with the message of an error event.
-fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
+pub(crate) fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
     struct Body<'a> {

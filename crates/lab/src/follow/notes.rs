@@ -5,32 +5,32 @@ use crate::fixture::postmark::Finder;
 
 /// Finds a stream's postmarks, with a separate search for each kind of delta.
 #[derive(Debug, Default)]
-pub(super) struct Finders {
+pub(crate) struct Finders {
     text: Finder,
     reasoning: Finder,
     arguments: Finder,
 }
 
 /// The sample being recorded, with the current location and time.
-pub(super) struct Notes<'n> {
-    pub(super) sample: &'n mut Sample,
-    pub(super) finders: &'n mut Finders,
+pub(crate) struct Notes<'n> {
+    pub(crate) sample: &'n mut Sample,
+    pub(crate) finders: &'n mut Finders,
     /// The time at which the bytes were read.
-    pub(super) at: u64,
+    pub(crate) at: u64,
     /// Number of the event, counted from 1.
-    pub(super) frame: u64,
+    pub(crate) frame: u64,
 }
 
 impl Notes<'_> {
     /// Records a violation of `rule`.
-    pub(super) fn breaks(&mut self, rule: &str) {
+    pub(crate) fn breaks(&mut self, rule: &str) {
         if self.is_new(rule) {
             self.sample.violations.push(format!("{rule} (frame {})", self.frame));
         }
     }
 
     /// Records a violation of `rule` by the value `what`.
-    pub(super) fn breaks_by(&mut self, rule: &str, what: &str) {
+    pub(crate) fn breaks_by(&mut self, rule: &str, what: &str) {
         if self.is_new(rule) {
             let what: String = what.chars().take(80).collect();
             self.sample.violations.push(format!("{rule} ({what}, frame {})", self.frame));
@@ -38,7 +38,7 @@ impl Notes<'_> {
     }
 
     /// Records a violation unless `holds`.
-    pub(super) fn holds(&mut self, holds: bool, rule: &str) {
+    pub(crate) fn holds(&mut self, holds: bool, rule: &str) {
         if !holds {
             self.breaks(rule);
         }
@@ -50,7 +50,7 @@ impl Notes<'_> {
 
     /// Records a delta with the decoded `text`: one token for each postmark in it, or one token if there are no
     /// postmarks, or none if the text is empty.
-    pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
+    pub(crate) fn token(&mut self, kind: TokenKind, text: &str) {
         if text.is_empty() {
             return;
         }
@@ -68,13 +68,13 @@ impl Notes<'_> {
     }
 
     /// Records that a call's name is known.
-    pub(super) fn call_begins(&mut self) {
+    pub(crate) fn call_begins(&mut self) {
         self.sample.first_call.get_or_insert(self.at);
         self.sample.last_call = Some(self.at);
     }
 
     /// Records a piece of a call with the decoded `arguments`.
-    pub(super) fn call_goes_on(&mut self, arguments: &str) {
+    pub(crate) fn call_goes_on(&mut self, arguments: &str) {
         if !arguments.is_empty() {
             self.sample.last_call = Some(self.at);
             self.token(TokenKind::Arguments, arguments);
@@ -82,17 +82,17 @@ impl Notes<'_> {
     }
 
     /// Records the final event of the stream.
-    pub(super) fn ends(&mut self) {
+    pub(crate) fn ends(&mut self) {
         self.end(Outcome::Done);
     }
 
     /// Records an error in the stream.
-    pub(super) fn fails(&mut self, message: String) {
+    pub(crate) fn fails(&mut self, message: String) {
         self.end(Outcome::Failed(message));
     }
 
     /// Records the outcome, unless there is one already.
-    pub(super) fn end(&mut self, outcome: Outcome) {
+    pub(crate) fn end(&mut self, outcome: Outcome) {
         if self.sample.outcome == Outcome::Open {
             self.sample.outcome = outcome;
             self.sample.end = self.at;

@@ -12,7 +12,7 @@ const RESPONSES: &str = include_str!("tests/responses.sse");
 const MESSAGES: &str = include_str!("tests/messages.sse");
 
 /// Returns the sample of a stream that arrives in these pieces, one per nanosecond.
-fn follow(dialect: Dialect, pieces: &[&[u8]]) -> Sample {
+fn follow(dialect: ClientDialect, pieces: &[&[u8]]) -> Sample {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     for (piece, at) in pieces.iter().zip(1..) {
         follower.push(piece, at, &mut sample);
@@ -21,7 +21,7 @@ fn follow(dialect: Dialect, pieces: &[&[u8]]) -> Sample {
     sample
 }
 
-fn whole(dialect: Dialect, stream: &str) -> Sample {
+fn whole(dialect: ClientDialect, stream: &str) -> Sample {
     follow(dialect, &[stream.as_bytes()])
 }
 
@@ -38,9 +38,9 @@ fn told(mut sample: Sample) -> Sample {
 fn canonical_streams_have_no_violations() {
     use TokenKind::{Arguments, Reasoning, Text};
     for (dialect, stream, kinds, usage) in [
-        (Dialect::Chat, CHAT, vec![Reasoning, Text, Arguments, Arguments, Arguments], 5),
-        (Dialect::Responses, RESPONSES, vec![Text, Text, Arguments, Arguments], 5),
-        (Dialect::Messages, MESSAGES, vec![Reasoning, Text, Arguments, Arguments], 7),
+        (ClientDialect::Chat, CHAT, vec![Reasoning, Text, Arguments, Arguments, Arguments], 5),
+        (ClientDialect::Responses, RESPONSES, vec![Text, Text, Arguments, Arguments], 5),
+        (ClientDialect::Messages, MESSAGES, vec![Reasoning, Text, Arguments, Arguments], 7),
     ] {
         let sample = whole(dialect, stream);
         assert_eq!(sample.violations, Vec::<String>::new(), "{dialect:?}");
@@ -59,9 +59,9 @@ fn canonical_streams_have_no_violations() {
 #[test]
 fn times_are_those_of_the_bytes_read() {
     for (dialect, stream, piece) in [
-        (Dialect::Chat, CHAT, r#""arguments":"{}""#),
-        (Dialect::Responses, RESPONSES, "arguments.delta"),
-        (Dialect::Messages, MESSAGES, "input_json_delta"),
+        (ClientDialect::Chat, CHAT, r#""arguments":"{}""#),
+        (ClientDialect::Responses, RESPONSES, "arguments.delta"),
+        (ClientDialect::Messages, MESSAGES, "input_json_delta"),
     ] {
         let events: Vec<_> = stream.split_inclusive("\n\n").collect();
         let sample = follow(dialect, &events.iter().map(|event| event.as_bytes()).collect::<Vec<_>>());
@@ -76,7 +76,7 @@ fn times_are_those_of_the_bytes_read() {
 
 /// Checks the table `variants`. Each entry is a change to the canonical stream, with the rules that it violates. `⏎`
 /// stands for LF and `␍` for CR.
-fn check(dialect: Dialect, canonical: &str, variants: &str) {
+fn check(dialect: ClientDialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
         for line in variant.lines() {
@@ -101,16 +101,16 @@ fn check(dialect: Dialect, canonical: &str, variants: &str) {
 
 #[test]
 fn each_chat_violation_is_reported() {
-    check(Dialect::Chat, CHAT, include_str!("tests/chat.variants"));
+    check(ClientDialect::Chat, CHAT, include_str!("tests/chat.variants"));
 }
 
 #[test]
 fn each_responses_violation_is_reported() {
-    check(Dialect::Responses, RESPONSES, include_str!("tests/responses.variants"));
+    check(ClientDialect::Responses, RESPONSES, include_str!("tests/responses.variants"));
     let without = |kind: &str| {
         let line = format!("event: {kind}\n");
         let kept = RESPONSES.split_inclusive("\n\n").filter(|event| !event.starts_with(&line));
-        let sample = whole(Dialect::Responses, &kept.collect::<String>());
+        let sample = whole(ClientDialect::Responses, &kept.collect::<String>());
         let told = sample.violations.iter().map(|told| rule(told).to_owned());
         told.filter(|rule| rule != "sequence_number does not count from 0").collect::<Vec<_>>()
     };
@@ -130,15 +130,15 @@ fn each_responses_violation_is_reported() {
 
 #[test]
 fn each_messages_violation_is_reported() {
-    check(Dialect::Messages, MESSAGES, include_str!("tests/messages.variants"));
+    check(ClientDialect::Messages, MESSAGES, include_str!("tests/messages.variants"));
 }
 
 #[test]
 fn stream_without_end_mark_is_broken() {
     for (dialect, stream, end) in [
-        (Dialect::Chat, CHAT, "[DONE]"),
-        (Dialect::Responses, RESPONSES, "response.completed"),
-        (Dialect::Messages, MESSAGES, "message_stop"),
+        (ClientDialect::Chat, CHAT, "[DONE]"),
+        (ClientDialect::Responses, RESPONSES, "response.completed"),
+        (ClientDialect::Messages, MESSAGES, "message_stop"),
     ] {
         let last = stream.trim_end().rfind("\n\n").unwrap() + 2;
         let sample = whole(dialect, stream.split_at(last).0);
@@ -152,7 +152,7 @@ fn stream_without_end_mark_is_broken() {
 #[test]
 fn error_event_in_the_stream_is_a_failure() {
     let role = CHAT.split_inclusive("\n\n").next().unwrap();
-    let chat = |error: &str| whole(Dialect::Chat, &format!("{role}data: {error}\n\n"));
+    let chat = |error: &str| whole(ClientDialect::Chat, &format!("{role}data: {error}\n\n"));
     let sample =
         chat(r#"{"error":{"message":"no \"more\"","type":"server_error","param":null,"code":null}}"#);
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("no \"more\"".into()), vec![]));
@@ -165,21 +165,21 @@ fn error_event_in_the_stream_is_a_failure() {
     assert_eq!(chat(&format!("{error}\n\ndata: [DONE]")).violations, Vec::<String>::new());
     assert_eq!(chat(&format!("{error}\n\n{role}")).violations[..1], ["data follows an error (frame 3)"]);
 
-    let sample = whole(Dialect::Responses, &format!("data: {error}\n\n"));
+    let sample = whole(ClientDialect::Responses, &format!("data: {error}\n\n"));
     assert_eq!(sample.outcome, Outcome::Failed("m".into()));
     assert_eq!(sample.violations, ["an error has the form of Chat Completions (frame 1)"]);
     let event = r#"{"type":"error","sequence_number":0,"code":"server_error","message":"m","param":null}"#;
-    let sample = whole(Dialect::Responses, &format!("event: error\ndata: {event}\n\n"));
+    let sample = whole(ClientDialect::Responses, &format!("event: error\ndata: {event}\n\n"));
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
     let failed = RESPONSES.replace("response.completed", "response.failed").replace(
         r#""status":"completed","model""#,
         r#""error":{"code":"server_error","message":"m"},"status":"failed","model""#,
     );
-    let sample = whole(Dialect::Responses, &failed);
+    let sample = whole(ClientDialect::Responses, &failed);
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
 
     let event = r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#;
-    let sample = whole(Dialect::Messages, &format!("event: error\ndata: {event}\n\n"));
+    let sample = whole(ClientDialect::Messages, &format!("event: error\ndata: {event}\n\n"));
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
 }
 
@@ -196,16 +196,18 @@ fn delta_has_one_token_per_postmark() {
         chunk(tail),
         chunk(&one.replace('+', "\\u002b")),
     ];
-    let sample = whole(Dialect::Chat, &stream.concat());
+    let sample = whole(ClientDialect::Chat, &stream.concat());
     let marks: Vec<_> = sample.tokens.iter().map(|token| token.postmark).collect();
     assert_eq!(marks, [Some(first), Some(second), None, Some(second), Some(first)]);
 }
 
 #[test]
 fn later_tokens_do_not_allocate() {
-    for (dialect, stream, before) in
-        [(Dialect::Chat, CHAT, 5), (Dialect::Responses, RESPONSES, 11), (Dialect::Messages, MESSAGES, 11)]
-    {
+    for (dialect, stream, before) in [
+        (ClientDialect::Chat, CHAT, 5),
+        (ClientDialect::Responses, RESPONSES, 11),
+        (ClientDialect::Messages, MESSAGES, 11),
+    ] {
         let events: Vec<_> = stream.split_inclusive("\n\n").collect();
         let (start, rest) = events.split_at(before);
         let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
@@ -235,7 +237,7 @@ fn pipeline_output_has_no_violations() {
         if played.status != 200 {
             continue;
         }
-        let sample = follow(Dialect::Chat, &[&played.bytes]);
+        let sample = follow(ClientDialect::Chat, &[&played.bytes]);
         assert_eq!(sample.violations, Vec::<String>::new(), "{}", fixture.name);
         assert!(matches!(sample.outcome, Outcome::Done | Outcome::Failed(_)), "{}", fixture.name);
         seen += 1;
@@ -252,7 +254,7 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let (dialect, stream) =
-            [(Dialect::Chat, CHAT), (Dialect::Responses, RESPONSES), (Dialect::Messages, MESSAGES)][which];
+            [(ClientDialect::Chat, CHAT), (ClientDialect::Responses, RESPONSES), (ClientDialect::Messages, MESSAGES)][which];
         let mut bytes = stream.as_bytes().to_vec();
         for (at, byte) in changes {
             *at.get_mut(&mut bytes) = byte;

@@ -166,7 +166,9 @@ impl FrameWriter {
         // `Value` preserves the digits of numbers.
         let arguments = || serde_json::from_str::<Value>(&item.content).unwrap_or_default();
         match self.api {
-            Api::Gemini => self.part(json!({"functionCall": {"name": item.name, "args": arguments()}})),
+            Api::Gemini => {
+                self.part(json!({"functionCall": {"id": item.id, "name": item.name, "args": arguments()}}));
+            }
             Api::Ollama => {
                 let function = json!({"name": item.name, "arguments": arguments()});
                 self.message(json!({"content": "", "tool_calls": [{ "function": function }]}));

@@ -23,7 +23,7 @@ const CHUNK: &str = r#"data: {"id":"A","object":"chat.completion.chunk","created
 
 fn client(address: SocketAddr, limit: Duration) -> Client {
     let target = format!("http://{address}/v1/").parse().unwrap();
-    Client::new(Arc::new(target), Dialect::Chat, limit)
+    Client::new(Arc::new(target), ClientDialect::Chat, "m", limit)
 }
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -99,8 +99,7 @@ async fn mock_streams_are_measured() {
 
 #[tokio::test]
 async fn generated_mock_responses_are_valid_and_every_token_has_a_postmark() {
-    for (dialect, kind) in [Dialect::Chat, Dialect::Responses, Dialect::Messages]
-        .into_iter()
+    for (dialect, kind) in ClientDialect::all()
         .flat_map(|dialect| [Kind::Text, Kind::Call, Kind::TextCall].map(|kind| (dialect, kind)))
     {
         let script = Script { answer: kind, tokens: 40, pace: None, ..Script::default() };
@@ -110,7 +109,7 @@ async fn generated_mock_responses_are_valid_and_every_token_has_a_postmark() {
         server.spawn(async move {
             let _ = Mock::generated(script).serve(listener).await;
         });
-        let client = Client::new(Arc::new(target), dialect, LIMIT);
+        let client = Client::new(Arc::new(target), dialect, "m", LIMIT);
         for connected in [true, false, false] {
             let request = r#"{"model":"m","stream":true,"stream_options":{"include_usage":true}}"#;
             let sample = client.run(Bytes::from_static(request.as_bytes()), now()).await;
@@ -220,7 +219,7 @@ fn request_path_is_that_of_the_dialect() {
         ("http://h:1/v1/messages/", "/v1/messages"),
         ("http://h:1/v1?beta=true", "/v1/messages?beta=true"),
     ] {
-        assert_eq!(path(&base.parse().unwrap(), Dialect::Messages).to_string(), expected);
+        assert_eq!(path(&base.parse().unwrap(), ClientDialect::Messages, "m").to_string(), expected);
     }
 }
 
@@ -228,6 +227,6 @@ fn request_path_is_that_of_the_dialect() {
 fn requests_can_be_run_on_any_runtime() {
     fn sendable<T: Send>(_: T) {}
     let target = "http://127.0.0.1:1".parse().unwrap();
-    let client = Client::new(Arc::new(target), Dialect::Chat, LIMIT);
+    let client = Client::new(Arc::new(target), ClientDialect::Chat, "m", LIMIT);
     sendable(client.run(Bytes::new(), 0));
 }

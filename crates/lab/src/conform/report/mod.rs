@@ -80,7 +80,7 @@ impl Report {
                 rows.push(Row { upstream, category, counts: vec![Count::default(); clients.len()] });
                 rows.len() - 1
             });
-            let column = clients.iter().position(|client| client == verdict.client.name());
+            let column = clients.iter().position(|client| client == verdict.client.dialect().name());
             let count = rows.get_mut(place).zip(column).and_then(|(row, column)| row.counts.get_mut(column));
             if let Some(count) = count {
                 count.cases += 1;
@@ -123,7 +123,7 @@ impl Report {
 
 impl Failure {
     fn of(verdict: &Verdict, faults: &[Fault], command: &str) -> Self {
-        let (case, client) = (verdict.case.name.clone(), verdict.client.name().to_owned());
+        let (case, client) = (verdict.case.name.clone(), verdict.client.dialect().name().to_owned());
         let faults = faults.iter().map(|fault| (fault.rule.clone(), fault.detail.clone())).collect();
         let command = format!("{command} --client {client} --only '{case}'");
         Self { case, client, faults, command }

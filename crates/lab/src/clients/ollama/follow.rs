@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{
+use crate::follow::{
+    EventReader,
     field::{Field, SmallList, decoded},
     notes::Notes,
     parse,
@@ -56,8 +57,8 @@ pub(super) struct Ollama {
     scratch: String,
 }
 
-impl Ollama {
-    pub(super) fn event(&mut self, data: &str, notes: &mut Notes<'_>) {
+impl EventReader for Ollama {
+    fn event(&mut self, _name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if self.is_over {
             return notes.breaks("a line follows the last one");
         }
@@ -66,6 +67,12 @@ impl Ollama {
         }
     }
 
+    fn missing_end(&self) -> &'static str {
+        "the stream ends without a line with done: true"
+    }
+}
+
+impl Ollama {
     fn line(&mut self, line: &Line<'_>, notes: &mut Notes<'_>) {
         if line.error.has_value() {
             self.is_over = true;

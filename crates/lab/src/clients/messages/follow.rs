@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{
-    DONE, failure,
+use crate::follow::{
+    DONE, EventReader, failure,
     field::{Document, Field, decoded},
     notes::Notes,
     parse,
@@ -112,8 +112,8 @@ enum Stop {
     Cut,
 }
 
-impl Messages {
-    pub(super) fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>) {
+impl EventReader for Messages {
+    fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if data == DONE {
             return notes.holds(self.ended, "[DONE] precedes the end of the stream");
         }
@@ -140,6 +140,12 @@ impl Messages {
         }
     }
 
+    fn missing_end(&self) -> &'static str {
+        "the stream ends without message_stop"
+    }
+}
+
+impl Messages {
     fn begin(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
         notes.holds(!self.begun, "message_start is repeated");
         self.begun = true;

@@ -5,8 +5,8 @@ mod item;
 use serde::Deserialize;
 
 use self::item::{Item, Slot};
-use super::{
-    DONE, failure,
+use crate::follow::{
+    DONE, EventReader, failure,
     field::{Field, SmallList},
     notes::Notes,
     parse,
@@ -145,8 +145,8 @@ enum End {
     Failed,
 }
 
-impl Responses {
-    pub(super) fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>) {
+impl EventReader for Responses {
+    fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if data == DONE {
             return notes.holds(self.ended, "[DONE] precedes the end of the stream");
         }
@@ -170,6 +170,12 @@ impl Responses {
         self.dispatch(kind, &event, notes);
     }
 
+    fn missing_end(&self) -> &'static str {
+        "the stream ends without response.completed"
+    }
+}
+
+impl Responses {
     /// Checks that the stream begins with `response.created`, then `response.in_progress`.
     fn order(&mut self, kind: &str, notes: &mut Notes<'_>) {
         if kind == "error" {

@@ -2,13 +2,11 @@
 
 use serde::Deserialize;
 
-use super::{
-    super::{
-        field::{Document, Field, SmallList, Sum},
-        notes::Notes,
-        sample::TokenKind,
-    },
-    Event,
+use super::Event;
+use crate::follow::{
+    field::{Document, Field, SmallList, Sum},
+    notes::Notes,
+    sample::TokenKind,
 };
 
 /// Maximum number of parts of an item. More are a violation.

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{
-    DONE,
+use crate::follow::{
+    DONE, EventReader,
     calls::{Call, CallDelta},
     failure,
     field::{Field, SmallList, decoded},
@@ -121,8 +121,8 @@ impl Finish {
     }
 }
 
-impl Chat {
-    pub(super) fn event(&mut self, data: &str, notes: &mut Notes<'_>) {
+impl EventReader for Chat {
+    fn event(&mut self, _name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if self.done {
             return notes.breaks("data follows [DONE]");
         }
@@ -139,6 +139,12 @@ impl Chat {
         }
     }
 
+    fn missing_end(&self) -> &'static str {
+        "the stream ends without [DONE]"
+    }
+}
+
+impl Chat {
     fn chunk(&mut self, chunk: &Chunk<'_>, notes: &mut Notes<'_>) {
         if chunk.error.has_value() {
             self.failed = true;

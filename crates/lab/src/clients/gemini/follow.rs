@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{
-    DONE,
+use crate::follow::{
+    DONE, EventReader,
     field::{Field, SmallList, decoded},
     notes::Notes,
     parse,
@@ -81,8 +81,8 @@ pub(super) struct Gemini {
     scratch: String,
 }
 
-impl Gemini {
-    pub(super) fn event(&mut self, data: &str, notes: &mut Notes<'_>) {
+impl EventReader for Gemini {
+    fn event(&mut self, _name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if data == DONE {
             return notes.holds(self.ended, "[DONE] precedes the end of the stream");
         }
@@ -109,6 +109,12 @@ impl Gemini {
         }
     }
 
+    fn missing_end(&self) -> &'static str {
+        "the stream ends without a finishReason"
+    }
+}
+
+impl Gemini {
     fn head(&mut self, response: &Response<'_>, notes: &mut Notes<'_>) {
         let (id, model) = (response.response_id.word(), response.model_version.word());
         let (Some(id), Some(model)) = (id, model) else {
