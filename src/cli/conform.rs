@@ -23,10 +23,11 @@ use toolwire_lab::{
         case::Case,
         cases,
         client::Client,
+        departures::Departures,
         gateway::{self, Models},
         mock::Mock,
         report::{Report, page::page, table::table},
-        run,
+        run::{self, Played},
     },
     fixture::{Fixture, LoadError},
 };
@@ -65,10 +66,11 @@ async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
     })?;
     let address = listener.local_addr().map_err(|error| failed(error, None))?;
     let mock = Mock::new(&cases);
+    let departures = mock.departures();
     let played = async {
         match &args.gateway.gateway {
-            Some(url) => Ok(with_gateway(args, url, &selection.apis, address, &cases).await),
-            None => with_own(args, &selection, address, &cases).await,
+            Some(url) => Ok(with_gateway(args, url, &selection.apis, address, &cases, &departures).await),
+            None => with_own(args, &selection, address, &cases, &departures).await,
         }
     };
     tokio::select! {
@@ -78,7 +80,14 @@ async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
 }
 
 /// Plays the cases through the gateway at `url`.
-async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, cases: &[Arc<Case>]) -> Report {
+async fn with_gateway(
+    args: &Args,
+    url: &Uri,
+    apis: &[Api],
+    mock: SocketAddr,
+    cases: &[Arc<Case>],
+    departures: &Departures,
+) -> Report {
     let models = args.models();
     eprintln!("the gateway has to call the mock:");
     for &api in apis {
@@ -87,7 +96,7 @@ async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, ca
         let model = model.map(|case| models.of(case)).unwrap_or_default();
         eprintln!("  {model}: {} at {}", api.name(), gateway::base_url(mock, api));
     }
-    play(args, url, &models, cases).await
+    play(args, url, &models, cases, departures).await
 }
 
 /// Plays the cases through a toolwire that is started for this run.
@@ -96,6 +105,7 @@ async fn with_own(
     selection: &Selection,
     mock: SocketAddr,
     cases: &[Arc<Case>],
+    departures: &Departures,
 ) -> Result<Report, ExitCode> {
     let text = gateway::configuration(mock, &selection.apis, &selection.formats);
     let config = config::of_text(text).map_err(|Problems(problems)| {
@@ -107,7 +117,7 @@ async fn with_own(
     let url = format!("http://{address}/v1").parse().map_err(|error| failed(error, None))?;
     let models = Models::default();
     tokio::select! {
-        report = play(args, &url, &models, cases) => Ok(report),
+        report = play(args, &url, &models, cases, departures) => Ok(report),
         served = server.run(pending()) => {
             let why = served.map_or_else(|error| error.to_string(), |()| "the server has ended".to_owned());
             Err(failed(why, None))
@@ -115,7 +125,13 @@ async fn with_own(
     }
 }
 
-async fn play(args: &Args, url: &Uri, models: &Models, cases: &[Arc<Case>]) -> Report {
+async fn play(
+    args: &Args,
+    url: &Uri,
+    models: &Models,
+    cases: &[Arc<Case>],
+    departures: &Departures,
+) -> Report {
     let clients = clients(args);
     let client =
         Client::new(url, args.gateway.api_key.clone(), args.gateway.headers.clone(), args.run.timeout);
@@ -129,7 +145,8 @@ async fn play(args: &Args, url: &Uri, models: &Models, cases: &[Arc<Case>]) -> R
     }
     let mut done = 0;
     let (concurrency, is_strict) = (args.run.concurrency.get(), args.cases.strict);
-    let verdicts = run::run(&client, cases, &clients, models, concurrency, is_strict, |_| {
+    let played = Played { cases, clients: &clients, models, departures, is_strict };
+    let verdicts = run::run(&client, &played, concurrency, |_| {
         done += 1;
         if !args.output.quiet && done % 1000 == 0 {
             eprintln!("{done} of {total}");

@@ -36,9 +36,66 @@ fn responses_of_every_upstream_dialect_arrive_in_every_client_dialect() {
     let fixtures = fixtures.to_str().unwrap();
     let arguments = ["--strict", "--formats", "none", "--fixtures", fixtures, "--cuts", "3"];
     let report = assert_all_hold(&arguments);
-    let expected =
-        ["errors", "framing", "native", "reasoning", "recorded", "splits", "text", "truncation", "usage"];
+    let expected = [
+        "cancellation",
+        "errors",
+        "framing",
+        "images",
+        "native",
+        "reasoning",
+        "recorded",
+        "splits",
+        "text",
+        "truncation",
+        "usage",
+        "whole",
+    ];
     assert_eq!(categories(&report), expected);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/conformance.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let generated = with_table_of_pairs(&page, &table_of_pairs(&report));
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    } else {
+        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands of_every_upstream";
+        assert!(generated == page, "docs/conformance.md does not have the figures of this run; {hint}");
+    }
+}
+
+fn with_table_of_pairs(page: &str, table: &str) -> String {
+    let (before, rest) = page.split_once("\n## Pairs\n").unwrap();
+    let (text, rest) = rest.split_once("\n\n|").unwrap();
+    let (_, after) = rest.split_once("\n\n").unwrap();
+    format!("{before}\n## Pairs\n{text}\n\n{table}\n{after}")
+}
+
+/// Returns the cases that hold for each pair of dialects, without the recorded ones: `held`, or `held of all`.
+fn table_of_pairs(report: &Value) -> String {
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let clients = list(&report["clients"]);
+    let names: Vec<_> = clients.iter().map(|client| client.as_str().unwrap()).collect();
+    let mut table = format!("| upstream | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    let mut rows: Vec<(String, Vec<(u64, u64)>)> = Vec::new();
+    for row in list(&report["rows"]).iter().filter(|row| row["category"] != "recorded") {
+        let upstream = row["upstream"].as_str().unwrap();
+        if rows.last().is_none_or(|(name, _)| name != upstream) {
+            rows.push((upstream.to_owned(), vec![(0, 0); names.len()]));
+        }
+        let (_, sums) = rows.last_mut().unwrap();
+        for ((held, cases), count) in sums.iter_mut().zip(list(&row["counts"])) {
+            *held += count["held"].as_u64().unwrap();
+            *cases += count["cases"].as_u64().unwrap();
+        }
+    }
+    for (upstream, sums) in rows {
+        let cell = |(held, cases): &(u64, u64)| match held == cases {
+            true => held.to_string(),
+            false => format!("{held} of {cases}"),
+        };
+        let cells: Vec<_> = sums.iter().map(cell).collect();
+        table.push_str(&format!("| {upstream} | {} |\n", cells.join(" | ")));
+    }
+    table
 }
 
 #[test]
@@ -70,7 +127,9 @@ fn relay_fails_where_only_a_gateway_can_report_an_error() {
         assert!(!failures.is_empty());
         for failure in failures {
             let case = failure["case"].as_str().unwrap();
-            assert!(case.starts_with(&format!("{dialect}/truncation/")), "{failure:#}");
+            let is_cut =
+                ["truncation/", "whole/cut"].map(|kind| case.starts_with(&format!("{dialect}/{kind}")));
+            assert!(is_cut.contains(&true), "{failure:#}");
         }
         let rules: Vec<_> = report["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
         assert_eq!(rules.len(), 2, "{rules:?}");

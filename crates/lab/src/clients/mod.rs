@@ -92,6 +92,16 @@ pub(crate) trait ClientApi: Sync {
         true
     }
 
+    /// Whether requests can declare tools.
+    fn has_tools(&self) -> bool {
+        true
+    }
+
+    /// Whether requests can contain images.
+    fn has_images(&self) -> bool {
+        true
+    }
+
     /// Whether the arguments of calls are JSON values instead of texts.
     fn has_argument_values(&self) -> bool {
         false

@@ -20,6 +20,7 @@ pub struct Case {
     pub(crate) category: Category,
     /// The dialect in which the gateway must call the mock.
     pub api: Api,
+    pub(crate) ask: Ask,
     pub(crate) source: Source,
     /// The format of the calls that the response contains as text.
     pub format: Option<&'static Format>,
@@ -27,6 +28,19 @@ pub struct Case {
     pub(crate) tools: Arc<Vec<Value>>,
     /// The response that must arrive at the client.
     pub(crate) expected: Expected,
+}
+
+/// How the client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// For a stream.
+    Stream,
+    /// For a response in one piece.
+    Whole,
+    /// For a stream, in a message with an image.
+    Image,
+    /// For a stream, which it leaves after the first bytes.
+    Leave,
 }
 
 #[derive(Debug, Clone)]
@@ -64,10 +78,24 @@ pub(crate) enum Category {
     Truncation,
     /// Errors of the upstream.
     Errors,
+    /// Responses in one piece.
+    Whole,
+    /// Images in requests.
+    Images,
+    /// Clients that leave.
+    Cancellation,
     /// Calls that the model wrote as text.
     TextCalls,
     /// Recorded responses.
     Recorded,
+}
+
+impl Case {
+    /// Whether clients of `dialect` can ask for the response.
+    pub(crate) fn suits(&self, dialect: ClientDialect) -> bool {
+        let api = clients::api(dialect);
+        (api.has_tools() || self.tools.is_empty()) && (api.has_images() || self.ask != Ask::Image)
+    }
 }
 
 impl Category {

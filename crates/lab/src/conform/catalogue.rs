@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    case::{Case, Category, Expected, Source, Wanted},
+    case::{Ask, Case, Category, Expected, Source, Wanted},
+    places::Places,
     recorded_responses::recorded,
     scenario::{Scenario, pieces},
     upstream::Frames,
@@ -42,6 +43,9 @@ pub fn cases(selection: &Selection) -> Vec<Arc<Case>> {
         catalogue.splits();
         catalogue.truncation();
         catalogue.errors();
+        catalogue.whole();
+        catalogue.images();
+        catalogue.cancellation();
         catalogue.text_calls();
         let found = recorded(api, &selection.fixtures);
         for (name, recorded, tools, wanted) in found {
@@ -53,6 +57,7 @@ pub fn cases(selection: &Selection) -> Vec<Arc<Case>> {
                     name: format!("{api}/recorded/{name}{variant}"),
                     category: Category::Recorded,
                     api,
+                    ask: Ask::Stream,
                     source: Source::Recorded(Arc::clone(&recorded), variant),
                     format: None,
                     tools: Arc::clone(&catalogue.tools),
@@ -98,11 +103,24 @@ impl Catalogue<'_> {
         variant: Variant,
         expected: Expected,
     ) {
+        self.ask(Ask::Stream, category, name, scenario, variant, expected);
+    }
+
+    fn ask(
+        &mut self,
+        ask: Ask,
+        category: Category,
+        name: &str,
+        scenario: &Arc<Scenario>,
+        variant: Variant,
+        expected: Expected,
+    ) {
         let has_calls = scenario.calls().next().is_some();
         self.all.push(Arc::new(Case {
             name: format!("{}/{name}{variant}", self.api),
             category,
             api: self.api,
+            ask,
             source: Source::Generated(Arc::clone(scenario), variant),
             format: None,
             tools: if has_calls { Arc::clone(&self.tools) } else { Arc::default() },
@@ -258,6 +276,48 @@ impl Catalogue<'_> {
         }
     }
 
+    fn whole(&mut self) {
+        let text = || Scenario::text(["Écoute", " — 日本", "語 😀."]);
+        let mut all = vec![
+            ("whole/text", text()),
+            ("whole/length", Scenario::text(["This answer is too"]).ends(Finish::Length)),
+        ];
+        if self.api.has_reasoning() {
+            all.push(("whole/reasoning", text().reasoned(&["Let me", " think."])));
+        }
+        if self.api.has_calls() {
+            all.push(("whole/calls", text_then_call().called("write_file", NOTE, 9)));
+        }
+        for (name, scenario) in all {
+            let wanted = self.wanted(&scenario);
+            let wanted = if self.api == Api::Lumo { wanted } else { wanted.counted() };
+            let expected = Expected::Response(wanted);
+            self.ask(Ask::Whole, Category::Whole, name, &Arc::new(scenario), Variant::Frames, expected);
+        }
+        let scenario = self.probe();
+        for (name, variant) in [("whole/refused", Variant::Status(503)), ("whole/cut", Variant::End(1))] {
+            let expected = self.failure(&scenario, 500..=599, true);
+            self.ask(Ask::Whole, Category::Whole, name, &scenario, variant, expected);
+        }
+    }
+
+    fn images(&mut self) {
+        if self.api.has_images() {
+            let scenario = Scenario::text(["A red", " dot."]);
+            let expected = Expected::Response(self.wanted(&scenario));
+            let (category, name) = (Category::Images, "images/png");
+            self.ask(Ask::Image, category, name, &Arc::new(scenario), Variant::Frames, expected);
+        }
+    }
+
+    fn cancellation(&mut self) {
+        let scenario = Scenario::text(["It", " goes", " on"]);
+        let expected = Expected::Response(self.wanted(&scenario));
+        let (category, name) = (Category::Cancellation, "cancellation/text");
+        let variant = Variant::End(self.frames(&scenario).before_finish);
+        self.ask(Ask::Leave, category, name, &Arc::new(scenario), variant, expected);
+    }
+
     fn failure(&self, of: &Scenario, status: std::ops::RangeInclusive<u16>, is_truncated: bool) -> Expected {
         Expected::Failure { of: self.wanted(of), status, is_truncated }
     }
@@ -311,6 +371,7 @@ impl Catalogue<'_> {
                 name: format!("{}/{name}{variant}", self.api),
                 category: Category::TextCalls,
                 api: self.api,
+                ask: Ask::Stream,
                 source: Source::Generated(Arc::clone(scenario), variant),
                 format: Some(format),
                 tools: Arc::clone(&self.tools),
@@ -324,30 +385,6 @@ impl Selection {
     /// Returns an empty selection with the same seed and number of cuts.
     fn seeded(&self) -> Self {
         Self { apis: Vec::new(), formats: Vec::new(), fixtures: Vec::new(), cuts: self.cuts, seed: self.seed }
-    }
-}
-
-/// Chooses the positions at which a body is cut in two.
-struct Places<'n> {
-    name: &'n str,
-    len: usize,
-}
-
-impl Places<'_> {
-    /// Returns up to [`Selection::cuts`] positions, sorted. They depend only on the seed, the name and the length.
-    fn chosen(&self, selection: &Selection) -> impl Iterator<Item = usize> + use<> {
-        let last = self.len.saturating_sub(1);
-        let mut places: Vec<usize> = (1..=last).collect();
-        if selection.cuts < places.len() {
-            let name = self
-                .name
-                .bytes()
-                .fold(selection.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-            fastrand::Rng::with_seed(name).shuffle(&mut places);
-            places.truncate(selection.cuts);
-            places.sort_unstable();
-        }
-        places.into_iter()
     }
 }
 
@@ -427,15 +464,8 @@ mod tests {
             let body =
                 super::super::request::body(toolwire_pipeline::dialect::ClientDialect::Chat, &case, "m")
                     .to_string();
-            assert_eq!(super::super::request::case_of(body.as_bytes()).as_ref(), Some(&case.name));
+            let found = super::super::request::case_of(&serde_json::from_str(&body).unwrap());
+            assert_eq!(found, Some((case.name.clone(), "chat".to_owned())));
         }
-    }
-
-    #[test]
-    fn all_cuts_are_made_if_there_are_not_more_places() {
-        let all = Places { name: "", len: 5 }.chosen(&selection(100, 1)).collect::<Vec<_>>();
-        assert_eq!(all, [1, 2, 3, 4]);
-        assert_eq!(Places { name: "", len: 0 }.chosen(&selection(100, 1)).count(), 0);
-        assert_eq!(Places { name: "", len: 50 }.chosen(&selection(7, 1)).count(), 7);
     }
 }

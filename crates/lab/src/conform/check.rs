@@ -51,6 +51,13 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<Fault>,
 }
 
+impl Found {
+    /// Returns a single violation.
+    pub(crate) fn fault(rule: &str, detail: String) -> Self {
+        Self { faults: vec![Fault { rule: rule.to_owned(), detail }], notes: Vec::new() }
+    }
+}
+
 /// Maximum number of characters of a quotation in a detail.
 const SHOWN: usize = 120;
 

@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Request, Uri, header};
+use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -13,7 +13,9 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 
 use super::{
-    case::Case,
+    case::{Ask, Case},
+    check::Found,
+    departures::Departures,
     received_response::{self, ReceivedResponse},
     request,
 };
@@ -23,6 +25,9 @@ use toolwire_pipeline::dialect::ClientDialect;
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
+
+/// How long a gateway may take to close its request after the client has left.
+const DEPARTURE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct Client {
@@ -49,26 +54,51 @@ impl Client {
 
     pub(crate) async fn ask(&self, dialect: ClientDialect, case: &Case, model: &str) -> ReceivedResponse {
         let broken = |why: String| ReceivedResponse { broken: Some(why), ..ReceivedResponse::default() };
-        let body = Bytes::from(request::body(dialect, case, model).to_string());
-        let request = match self.request(dialect, model, body) {
+        let request = match self.request(dialect, case, model) {
             Ok(request) => request,
             Err(error) => return broken(error.to_string()),
         };
-        match timeout(self.timeout, self.exchange(dialect, request)).await {
+        match timeout(self.timeout, self.exchange(dialect, case.ask, request)).await {
             Ok(Ok(received)) => received,
             Ok(Err(error)) => broken(causes(&*error)),
             Err(_) => broken(format!("no end within {}", humantime::format_duration(self.timeout))),
         }
     }
 
+    /// Asks, leaves after the first bytes of the response, and waits until the gateway has closed its request.
+    pub(crate) async fn leave(
+        &self,
+        dialect: ClientDialect,
+        case: &Case,
+        model: &str,
+        departures: &Departures,
+    ) -> Found {
+        let begun = async {
+            let response = self.client.request(self.request(dialect, case, model)?).await?;
+            let status = response.status();
+            let first = response.into_body().frame().await.transpose()?;
+            Ok::<_, Box<dyn Error + Send + Sync>>((status, first.is_some()))
+        };
+        match timeout(self.timeout, begun).await {
+            Ok(Ok((StatusCode::OK, true))) => {}
+            other => return Found::fault("a good response is refused", format!("{other:?}")),
+        }
+        let key = request::key(&case.name, dialect.dialect().name());
+        match timeout(self.timeout.min(DEPARTURE), departures.wait(&key)).await {
+            Ok(()) => Found::default(),
+            Err(_) => Found::fault("the upstream request goes on after the client has left", String::new()),
+        }
+    }
+
     fn request(
         &self,
         dialect: ClientDialect,
+        case: &Case,
         model: &str,
-        body: Bytes,
     ) -> Result<Request<Full<Bytes>>, http::Error> {
+        let body = Bytes::from(request::body(dialect, case, model).to_string());
         let api = clients::api(dialect);
-        let mut request = Request::post(api.path_at(&self.base, model, true))
+        let mut request = Request::post(api.path_at(&self.base, model, case.ask != Ask::Whole))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "text/event-stream, application/x-ndjson");
         if let Some(key) = &self.key {
@@ -92,6 +122,7 @@ impl Client {
     async fn exchange(
         &self,
         dialect: ClientDialect,
+        ask: Ask,
         request: Request<Full<Bytes>>,
     ) -> Result<ReceivedResponse, Box<dyn Error + Send + Sync>> {
         let response = self.client.request(request).await?;
@@ -118,6 +149,9 @@ impl Client {
         }
         if status != 200 {
             return Ok(received_response::of_refusal(dialect, status, &bytes));
+        }
+        if ask == Ask::Whole {
+            return Ok(received_response::of_whole(dialect, &bytes, broken));
         }
         let mut received = received_response::of_stream(dialect, &bytes, broken.as_deref());
         if !is_stream {

@@ -1,6 +1,6 @@
 //! [`Mock`]: the upstream that plays the cases.
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::pending, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::sleep};
 
 use super::{
-    case::{Case, Source},
-    request::case_of,
+    case::{Ask, Case, Source},
+    departures::{Departure, Departures},
+    request::{IMAGE, case_of, key},
     upstream::Frames,
     variant::{Sent, Variant},
+    whole::asks_for_stream,
 };
 use crate::upstream::{Api, server};
 
@@ -32,12 +34,18 @@ type MockBody = UnsyncBoxBody<Bytes, io::Error>;
 #[derive(Debug, Clone)]
 pub struct Mock {
     cases: Arc<HashMap<String, Arc<Case>>>,
+    departures: Departures,
 }
 
 impl Mock {
     pub fn new(cases: &[Arc<Case>]) -> Self {
         let cases = cases.iter().map(|case| (case.name.clone(), Arc::clone(case)));
-        Self { cases: Arc::new(cases.collect()) }
+        Self { cases: Arc::new(cases.collect()), departures: Departures::default() }
+    }
+
+    /// The requests that the gateway has closed.
+    pub fn departures(&self) -> Departures {
+        self.departures.clone()
     }
 
     /// Serves the cases until the future is dropped.
@@ -56,7 +64,8 @@ impl Mock {
             let model = json!({"id": "conform", "object": "model", "created": 0, "owned_by": "conform"});
             return whole(StatusCode::OK, &json!({"object": "list", "data": [model]}));
         }
-        let Some(api) = Api::at(path).filter(|api| Api::ALL.contains(api)) else {
+        let api = Api::at(path).or_else(|| path.ends_with(":generateContent").then_some(Api::Gemini));
+        let Some(api) = api.filter(|api| Api::ALL.contains(api)) else {
             let message = format!("the conformance mock does not know the path {path}");
             return whole(
                 StatusCode::NOT_FOUND,
@@ -66,49 +75,71 @@ impl Mock {
         let Ok(body) = Limited::new(body, MAX_REQUEST).collect().await else {
             return unknown("the request broke off or is too large");
         };
-        let Some(name) = case_of(&body.to_bytes()) else {
+        let request = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let Some((name, client)) = case_of(&request) else {
             return unknown("the request names no conformance case");
         };
         match self.cases.get(&name) {
-            Some(case) => play(case, api),
+            Some(case) => self.play(case, api, &client, path, &request),
             None => unknown(&format!("there is no conformance case {name}")),
         }
     }
-}
 
-/// Creates the response of `case` in the dialect of the requested path.
-fn play(case: &Case, api: Api) -> Response<MockBody> {
-    match &case.source {
-        Source::Generated(_, Variant::Status(status)) => {
-            let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            whole(status, &api.error_body(status.as_u16()))
+    /// Creates the response of `case` in the dialect of the requested path.
+    fn play(&self, case: &Case, api: Api, client: &str, path: &str, request: &Value) -> Response<MockBody> {
+        if case.ask == Ask::Image && !request.to_string().contains(IMAGE) {
+            return unknown("the request does not contain the image");
         }
-        Source::Generated(scenario, variant) => {
-            let body = variant.body(api, &Frames::of(scenario, api));
-            server::stream(200, [(CONTENT_TYPE.as_str(), api.content_type())], played(body))
-        }
-        Source::Recorded(recorded, variant) => {
-            let body = variant.body_of(&recorded.body);
-            let headers = recorded.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            server::stream(recorded.status, headers, played(body))
+        let of_type = |kind, body, departure| {
+            server::stream(200, [(CONTENT_TYPE.as_str(), kind)], played(body, departure))
+        };
+        match &case.source {
+            Source::Generated(_, Variant::Status(status)) => {
+                let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                whole(status, &api.error_body(status.as_u16()))
+            }
+            Source::Generated(scenario, variant) if !asks_for_stream(api, path, request) => {
+                let mut body = Bytes::from(super::whole::whole(scenario, api).to_string());
+                if let Variant::End(_) = variant {
+                    body.truncate(body.len() / 2);
+                }
+                of_type("application/json", Sent { pieces: vec![body], ..Sent::default() }, None)
+            }
+            Source::Generated(scenario, variant) => {
+                let body = variant.body(api, &Frames::of(scenario, api));
+                let leaves = case.ask == Ask::Leave;
+                let departure = leaves.then(|| self.departures.watch(key(&case.name, client)));
+                of_type(api.content_type(), body, departure)
+            }
+            Source::Recorded(recorded, variant) => {
+                let body = variant.body_of(&recorded.body);
+                let headers = recorded.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                server::stream(recorded.status, headers, played(body, None))
+            }
         }
     }
 }
 
-/// Creates a body that sends its pieces one by one.
-fn played(body: Sent) -> MockBody {
+/// Creates a body that sends its pieces one by one. With a `departure`, it then stays open.
+fn played(body: Sent, departure: Option<Departure>) -> MockBody {
     let Sent { pieces, is_dropped, rests } = body;
     let dropped = is_dropped.then(|| Err(io::Error::from(io::ErrorKind::ConnectionAborted)));
     let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).map(Ok).chain(dropped);
-    let frames = stream::unfold((pieces, false), move |(mut pieces, waits)| async move {
-        let piece: Result<Bytes, io::Error> = pieces.next()?;
-        if rests && waits {
-            sleep(REST).await;
-        } else {
-            tokio::task::yield_now().await;
-        }
-        Some((piece.map(Frame::data), (pieces, true)))
-    });
+    let frames =
+        stream::unfold((pieces, false, departure), move |(mut pieces, waits, departure)| async move {
+            let Some(piece) = pieces.next() else {
+                if departure.is_some() {
+                    pending::<()>().await;
+                }
+                return None;
+            };
+            if rests && waits {
+                sleep(REST).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
+            Some((piece.map(Frame::data), (pieces, true, departure)))
+        });
     StreamBody::new(frames).boxed_unsync()
 }
 

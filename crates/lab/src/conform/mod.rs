@@ -1,7 +1,8 @@
 //! Conformance of gateways: `toolwire conform`.
 //!
 //! A case is an upstream's response, generated or recorded, and the response that must arrive at the client. A mock
-//! upstream sends it through the gateway under test, and the client checks what it receives.
+//! upstream sends it through the gateway under test, and the client checks what it receives. A client that leaves checks
+//! that the gateway closes its request ([`departures`]).
 //!
 //! ```text
 //! Case ─▶ request (names the case in its last message) ─▶ gateway ─▶ Mock ─frames, cut by the variant─┐
@@ -17,8 +18,10 @@ pub mod case;
 mod catalogue;
 mod check;
 pub mod client;
+pub mod departures;
 pub mod gateway;
 pub mod mock;
+mod places;
 mod received_response;
 mod recorded_responses;
 pub mod report;
@@ -27,6 +30,7 @@ pub mod run;
 mod scenario;
 mod upstream;
 mod variant;
+mod whole;
 
 pub use crate::upstream::Api;
 pub use catalogue::{Selection, cases};

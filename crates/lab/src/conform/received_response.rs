@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     clients,
-    fixture::{Assembled, answer::Call, assemble_events, lines},
+    fixture::{Assembled, answer::Call, assemble, assemble_events, lines},
     follow::{
         Follower,
         sample::{Outcome, Sample},
@@ -74,6 +74,29 @@ pub(crate) fn of_stream(dialect: ClientDialect, body: &[u8], broken: Option<&str
         Outcome::Broken(_) | Outcome::Refused | Outcome::Open => {}
     }
     received
+}
+
+/// Reads a response in one piece. `broken` is the reason why its body broke off, if it did.
+pub(crate) fn of_whole(dialect: ClientDialect, body: &[u8], broken: Option<String>) -> ReceivedResponse {
+    let Assembled { answer, faults, .. } = assemble(dialect, body, false, 200);
+    let broken = broken.or_else(|| {
+        serde_json::from_slice::<Value>(body).err().map(|error| format!("the body is not JSON: {error}"))
+    });
+    ReceivedResponse {
+        status: 200,
+        finish: clients::api(dialect).finish(&answer),
+        usage: usage(dialect, answer.usage.as_ref(), None),
+        error: answer.error.map(|error| error.message.unwrap_or_default()),
+        is_complete: broken.is_none(),
+        // A client cannot read anything of a body that is cut.
+        violations: if broken.is_some() { Vec::new() } else { faults },
+        broken,
+        text: answer.text,
+        reasoning: answer.reasoning,
+        refusal: answer.refusal,
+        calls: answer.calls.into_iter().map(|call| ReceivedCall::of(dialect, call)).collect(),
+        is_interrupted: false,
+    }
 }
 
 pub(crate) fn of_refusal(dialect: ClientDialect, status: u16, body: &[u8]) -> ReceivedResponse {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 
 use super::{
-    case::Case,
+    case::{Ask, Case},
     check::{Found, check},
     client::Client,
+    departures::Departures,
     gateway::Models,
 };
 use toolwire_pipeline::dialect::ClientDialect;
@@ -20,21 +21,36 @@ pub struct Verdict {
     pub(crate) found: Found,
 }
 
-/// Runs every case with a client of every dialect, `concurrency` at a time. The verdicts are in the order of the cases.
-/// If `is_strict`, no violation is tolerated.
+/// What is played.
+#[derive(Debug, Clone, Copy)]
+pub struct Played<'p> {
+    pub cases: &'p [Arc<Case>],
+    /// The dialects of the clients.
+    pub clients: &'p [ClientDialect],
+    pub models: &'p Models,
+    /// Those of the mock.
+    pub departures: &'p Departures,
+    /// Whether no violation is tolerated.
+    pub is_strict: bool,
+}
+
+/// Runs every case with a client of every dialect that suits it, `concurrency` at a time. The verdicts are in the order of
+/// the cases.
 pub async fn run(
     client: &Client,
-    cases: &[Arc<Case>],
-    dialects: &[ClientDialect],
-    models: &Models,
+    played: &Played<'_>,
     concurrency: usize,
-    is_strict: bool,
     mut progress: impl FnMut(&Verdict),
 ) -> Vec<Verdict> {
-    let pairs = dialects.iter().flat_map(|&dialect| cases.iter().map(move |case| (dialect, case)));
+    let Played { cases, clients, models, departures, is_strict } = *played;
+    let pairs = clients.iter().flat_map(|&dialect| cases.iter().map(move |case| (dialect, case)));
+    let pairs = pairs.filter(|(dialect, case)| case.suits(*dialect));
     let verdicts = stream::iter(pairs).map(|(dialect, case)| async move {
-        let received = client.ask(dialect, case, &models.of(case)).await;
-        let found = check(&case.expected, dialect, &received, is_strict);
+        let model = models.of(case);
+        let found = match case.ask {
+            Ask::Leave => client.leave(dialect, case, &model, departures).await,
+            _ => check(&case.expected, dialect, &client.ask(dialect, case, &model).await, is_strict),
+        };
         Verdict { case: Arc::clone(case), client: dialect, found }
     });
     let mut all = Vec::new();

@@ -3,7 +3,8 @@
 use super::scenario::{Scenario, Step, USAGE};
 use crate::upstream::{Api, FrameWriter, Identity, Usage};
 
-const IDENTITY: Identity = Identity { name: "conform", model: "conform-model", created: 1_750_000_000 };
+pub(crate) const IDENTITY: Identity =
+    Identity { name: "conform", model: "conform-model", created: 1_750_000_000 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frames {

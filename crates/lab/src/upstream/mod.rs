@@ -110,6 +110,11 @@ impl Api {
         !matches!(self, Self::Completions | Self::LumoV1)
     }
 
+    /// Whether requests can contain images.
+    pub(crate) fn has_images(self) -> bool {
+        self != Self::Completions
+    }
+
     /// Whether the dialect's responses are event streams.
     pub(crate) fn has_events(self) -> bool {
         self != Self::Ollama
