@@ -51,6 +51,7 @@ mod passthrough;
 mod persistence;
 mod prefill;
 mod profiles;
+mod prompts;
 mod reload;
 mod requests;
 mod responses;

@@ -283,7 +283,7 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
         )
     };
     for target in [
-        "/v1/completions",
+        "/v1/completions/",
         "/v1/embeddings/",
         "/v1/audio/../completions",
         "/v1/audio/%2e%2e/completions",

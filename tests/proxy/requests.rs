@@ -64,7 +64,7 @@ async fn unknown_paths_and_methods_are_errors_in_the_clients_form() {
     let upstream = answering().await;
     let proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
-    for path in ["/v1/chat", "/v1/completions", "/v1/models/unknown", "/index.html"] {
+    for path in ["/v1/chat", "/v1/completions/x", "/v1/models/unknown", "/index.html"] {
         let reply = client.get(&proxy, path).await;
         assert_eq!(reply.status(), 404, "{path}");
         assert_eq!(reply.header("content-type"), Some("application/json"));

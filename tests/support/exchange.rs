@@ -13,6 +13,7 @@ use toolwire::{
 
 use super::{
     client::Answer,
+    completions as completions_client,
     cuts::{SIZES, places},
     gemini as gemini_client, messages, ollama as ollama_client, responses,
     upstream::Speech,
@@ -113,7 +114,8 @@ impl Exchange {
             )),
             Speech::Completions | Speech::Ollama => {
                 let max_frame = limits.max_frame;
-                let settings = completions::ReaderSettings { max_frame, tolerate_truncation };
+                let verbatim = self.verbatim && self.client == ClientDialect::Completions;
+                let settings = completions::ReaderSettings { max_frame, tolerate_truncation, verbatim };
                 Reader::Completions(completions::Reader::new(settings))
             }
             Speech::Responses => Reader::Responses(toolwire::dialect::responses::Reader::new(
@@ -235,6 +237,7 @@ fn read_by(client: ClientDialect) -> (fn(&[u8]) -> Answer, fn(&[u8], u16) -> Ans
         ClientDialect::Gemini => (gemini_client::of_stream, gemini_client::of_body),
         ClientDialect::Responses => (responses::of_stream, responses::of_body),
         ClientDialect::Ollama => (ollama_client::of_stream, ollama_client::of_body),
+        ClientDialect::Completions => (completions_client::of_stream, completions_client::of_body),
     }
 }
 

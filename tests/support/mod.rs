@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod client;
+pub(crate) mod completions;
 pub(crate) mod cuts;
 pub(crate) mod exchange;
 pub(crate) mod gemini;

@@ -185,6 +185,7 @@ mod tests {
             ("/v1/chat/completions", "/v1/chat/completions"),
             ("/v1/*", "/v1/responses"),
             ("/v1/ch*", "/v1/chat/completions"),
+            ("/v1/completions", "/v1/completions"),
             ("/v1/messages", "/v1/messages"),
             ("/v1/messages/*", "/v1/messages/count_tokens"),
             ("/v1/models/x", "/v1/models"),
@@ -198,7 +199,7 @@ mod tests {
                 "{pattern}"
             );
         }
-        for pattern in ["/v1/completions", "/v1/messages/batches", "/v1/modelsx", "/v1/chat/*x"] {
+        for pattern in ["/v1/completionsx", "/v1/messages/batches", "/v1/modelsx", "/v1/chat/*x"] {
             assert_eq!(Passthrough::parse(&[pattern]).is_ok(), !pattern.contains('*'), "{pattern}");
         }
     }

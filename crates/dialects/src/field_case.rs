@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
-const KNOWN: [&str; 135] = [
+const KNOWN: [&str; 136] = [
     "action",
     "add_generation_prompt",
     "allowed_tools",
@@ -33,6 +33,7 @@ const KNOWN: [&str; 135] = [
     "detail",
     "disable_parallel_tool_use",
     "ebnf",
+    "echo",
     "effort",
     "encrypted_content",
     "error",

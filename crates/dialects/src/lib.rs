@@ -25,16 +25,20 @@ pub(crate) mod finish;
 mod fit;
 mod frame_cache;
 pub mod gemini;
+mod joined;
 mod json_array;
 pub mod lumo;
 mod media;
 pub mod messages;
 mod model_facts;
+mod notes;
 mod observed_properties;
 pub mod ollama;
 mod opaque;
 mod openai_error;
 mod openai_fields;
+mod openai_head;
+mod openai_usage;
 mod percent;
 mod probe;
 mod progress;
@@ -113,7 +117,7 @@ dialects! {
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Gemini "gemini" "Google Gemini": client gemini, upstream gemini;
     Ollama "ollama" "Ollama": client ollama, upstream ollama;
-    Completions "completions" "text completions": upstream completions;
+    Completions "completions" "text completions": client completions, upstream completions;
 }
 
 impl fmt::Display for Dialect {

@@ -1,8 +1,9 @@
-//! Fields of requests that OpenAI's two APIs have in common, for clients of one and upstreams of the other.
+//! Fields of requests that OpenAI's APIs have in common, for clients of one and upstreams of another.
 
 use serde_json::Value;
 
-use crate::{Dialect, conversation::Conversation};
+use super::fields::Fields;
+use crate::{Dialect, conversation::Conversation, failure::Failure};
 
 /// The fields. Responses nests `verbosity` in `text`.
 pub(super) const SHARED: &[&str] = &[
@@ -17,14 +18,15 @@ pub(super) const SHARED: &[&str] = &[
 
 pub(super) const VERBOSITY: &str = "verbosity";
 
-/// The fields among `names` that a client of the other API gave, for an upstream of `own`.
+/// The fields among `names` that a client of another of these APIs gave, for an upstream of `own`.
 pub(super) fn given<'c>(
     conversation: &'c Conversation,
     own: Dialect,
     names: &'static [&'static str],
 ) -> impl Iterator<Item = (&'static str, &'c Value)> {
-    let other = if own == Dialect::Chat { Dialect::Responses } else { Dialect::Chat };
-    let rest = conversation.rest.from_dialect(other.name());
+    let others = [Dialect::Chat, Dialect::Responses, Dialect::Completions].into_iter();
+    let mut others = others.filter(|other| *other != own);
+    let rest = others.find_map(|other| conversation.rest.from_dialect(other.name()));
     let value = move |name: &&'static str| {
         let rest = rest?;
         let nested = || rest.get("text")?.get(VERBOSITY).filter(|_| *name == VERBOSITY);
@@ -44,4 +46,15 @@ pub(super) fn tell_carried(
         let is_all = *name == VERBOSITY && text.is_some_and(|text| text.len() == 1);
         dropped.retain(|field| field != *name && !(is_all && field == "text"));
     }
+}
+
+/// Takes `include_usage` out of `stream_options`, whose other members remain.
+pub(super) fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
+    let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
+    let wanted = options.boolean("include_usage")?.unwrap_or(false);
+    let others = options.into_rest();
+    if !others.is_empty() {
+        fields.keep("stream_options", others);
+    }
+    Ok(wanted)
 }

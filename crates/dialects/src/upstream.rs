@@ -129,6 +129,12 @@ pub trait UpstreamSide: Settings {
         self.encode(conversation, model)
     }
 
+    /// Whether requests can contain all that a client of text completions can write: several prompts, tokens, a suffix
+    /// and the number of choices.
+    fn takes_client_prompts(&self) -> bool {
+        false
+    }
+
     /// Creates a reader for one response.
     fn reader(&self, rules: &ReaderRules) -> Reader;
 

@@ -53,6 +53,9 @@ pub struct Conversation {
     pub model: String,
     /// The messages, including instructions, in order.
     pub turns: Vec<Turn>,
+    /// Whether the client wrote a prompt, which the model continues, instead of messages. The only turn is then the
+    /// prompt.
+    pub is_prompt: bool,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
     /// The names of the tools that part of the conversation declares. An upstream that receives this part

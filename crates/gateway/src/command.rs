@@ -41,7 +41,7 @@ impl Command {
         execution: &'c Execution,
         conversation: &'c Conversation,
     ) -> Option<(&'c str, &'c str)> {
-        let name = execution.settings().image_command.as_deref()?;
+        let name = execution.settings().image_command.as_deref().filter(|_| !conversation.is_prompt)?;
         let description = command_path::description(conversation, name)?;
         execution.registry().snapshot().find(TOOL)?;
         Some((name, description))

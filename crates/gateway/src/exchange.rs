@@ -117,7 +117,16 @@ pub(super) const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prom
 /// [`Kind::Request`]
 pub(super) fn check_multipliers(conversation: &Conversation, max: usize) -> Result<(), Failure> {
     let mut given = MULTIPLIERS.iter().filter_map(|name| Some((name, conversation.rest.get(name)?)));
-    given.try_for_each(|(name, value)| check_multiplier(name, value, max))
+    given.try_for_each(|(name, value)| check_multiplier(name, value, max))?;
+    // Each prompt of a list gives a choice.
+    match conversation.choices.filter(|choices| conversation.is_prompt && *choices > max as u64) {
+        Some(choices) => {
+            let message =
+                format!("the prompts ask for {choices} choices, but at most {max} are served (limits.max_n)");
+            Err(Failure::new(Kind::Request, message).with_param("prompt"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks the value of one of the [`MULTIPLIERS`].
@@ -149,7 +158,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let is_summary = asks_for_summary(model, dialect, &mut conversation);
-    let reasoning = reasoning.unwrap_or(model.settings.reasoning);
+    let reasoning = reasoning.unwrap_or_else(|| default_reasoning(model, &conversation));
     let clock = Clock::new(monotonic);
     let mut answering = Answering { reasoning, clock, ..Answering::new(&conversation, stamp) };
     look_at_server(capabilities, model, &conversation);
@@ -227,6 +236,16 @@ struct Built {
     may_join: bool,
     dispensable: Vec<&'static str>,
     constrained: Option<MeansKind>,
+}
+
+/// How reasoning is passed on, unless the client says so. The response to a client's own prompt is text as it is: the
+/// client, which knows the model's markers, reads them itself.
+fn default_reasoning(model: &Model, conversation: &Conversation) -> Reasoning {
+    let is_as_it_is = conversation.is_prompt && model.upstream.options.side().takes_prompt();
+    match model.settings.reasoning {
+        Reasoning::Auto if is_as_it_is => Reasoning::Off,
+        set => set,
+    }
 }
 
 /// Builds the request to the upstream of `model`.
@@ -318,7 +337,7 @@ pub(super) fn host(
     caller: &Caller,
     exchange: &ExchangeId,
 ) -> (Option<Command>, Option<HostedTurn>) {
-    if !model.execution || conversation.choices.unwrap_or(1) > 1 {
+    if !model.execution || conversation.is_prompt || conversation.choices.unwrap_or(1) > 1 {
         return (None, None);
     }
     let asker = Asker {
@@ -420,8 +439,13 @@ pub(super) fn model<'c>(
 /// text of several choices is not searched for calls.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
     let is_taught = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
-    if conversation.choices.unwrap_or(1) > 1 && (is_taught || !model.upstream.options.side().gives_choices())
-    {
+    let side = model.upstream.options.side();
+    // What else a client's prompt asks for is checked with its other members.
+    let gives = match conversation.is_prompt {
+        true => side.takes_client_prompts() || !conversation.rest.contains("n"),
+        false => side.gives_choices(),
+    };
+    if conversation.choices.unwrap_or(1) > 1 && (is_taught || !gives) {
         let message = format!("the model `{}` gives one choice; leave `n` out", conversation.model);
         return Err(Failure::new(Kind::Request, message).with_param("n"));
     }

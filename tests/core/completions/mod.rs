@@ -1,6 +1,8 @@
 //! Tests text completion upstreams: requests in three formats, and responses in each of them, split at arbitrary
 //! points.
 
+mod clients;
+
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prompt},
@@ -14,7 +16,8 @@ use toolwire::{
 
 use crate::read::{read_in, read_splits};
 
-const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
+const SETTINGS: ReaderSettings =
+    ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false, verbatim: false };
 
 /// Summarizes a body. Asserts that no split changes the result.
 #[track_caller]

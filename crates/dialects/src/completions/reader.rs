@@ -17,11 +17,13 @@ pub struct ReaderSettings {
     pub max_frame: usize,
     /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
+    /// Whether the client speaks the dialect, so that frames in OpenAI's form that need no change are forwarded.
+    pub verbatim: bool,
 }
 
 impl Default for ReaderSettings {
     fn default() -> Self {
-        Self { max_frame: 8 << 20, tolerate_truncation: false }
+        Self { max_frame: 8 << 20, tolerate_truncation: false, verbatim: false }
     }
 }
 
@@ -31,6 +33,6 @@ pub type Reader = BodyReader<AnswerState>;
 impl Reader {
     /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
-        Self::with_state(AnswerState::new(settings.tolerate_truncation), settings.max_frame)
+        Self::with_state(AnswerState::new(settings), settings.max_frame)
     }
 }

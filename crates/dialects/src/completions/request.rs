@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Bos, Options, upstream::Form};
 use crate::{
-    Dialect, UpstreamRequest,
+    Dialect, UpstreamRequest, UpstreamSide,
     conversation::{Constraint, Conversation, Part, Prefill, Prompt},
     wire::json::Encoder,
 };
@@ -52,6 +52,9 @@ const HANDLED: [&str; 9] = [
     "max_completion_tokens",
 ];
 
+/// The path of OpenAI's API at servers whose base URL is their root.
+const OPENAI_PATH: &str = "v1/completions";
+
 const BETWEEN_TURNS: &str = "\n\n";
 
 /// The bare text of a conversation, for models without a template.
@@ -89,16 +92,23 @@ pub(super) fn encode(
         None => Cow::Borrowed(text),
     };
     let no_rest = Map::new();
-    let rest = conversation.rest.from_dialect(Dialect::Chat.name()).unwrap_or(&no_rest);
+    let rest_of = |dialect: Dialect| conversation.rest.from_dialect(dialect.name());
+    let own = rest_of(Dialect::Completions);
+    let rest = own.or_else(|| rest_of(Dialect::Chat)).unwrap_or(&no_rest);
     let constraint = conversation.constraint.as_ref();
     let members = constraint.map(|constraint| options.members(constraint)).unwrap_or_default();
+    let form =
+        if conversation.is_prompt && options.takes_client_prompts() { Form::OpenAi } else { options.form() };
     let mut body = Encoder::with_capacity(text.len() + 256);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
         }
-        body.key("prompt").string(&prompt);
-        match options.form() {
+        match client_prompts(conversation) {
+            Some(prompts) => body.key("prompt").value(prompts),
+            None => body.key("prompt").string(&prompt),
+        }
+        match form {
             Form::OpenAi => openai(body, conversation, rest, options, &members),
             Form::LlamaCpp => {
                 sampling(body, conversation, rest, "n_predict");
@@ -114,15 +124,24 @@ pub(super) fn encode(
             body.key(key).value(value);
         }
     });
-    let dropped = dropped(conversation, rest, options);
+    let path = (form != options.form()).then(|| OPENAI_PATH.to_owned());
     UpstreamRequest {
         body: body.finish(),
-        path: None,
-        dropped,
+        path,
+        dropped: dropped(conversation, rest, form),
         stream: conversation.stream,
         prefill,
         key: None,
     }
+}
+
+/// The tokens or the several prompts that a client of this dialect wrote.
+fn client_prompts(conversation: &Conversation) -> Option<&Value> {
+    let parts = conversation.turns.iter().filter(|_| conversation.is_prompt).flat_map(|turn| &turn.parts);
+    parts.into_iter().find_map(|part| match part {
+        Part::Other(other) => other.from_dialect(Dialect::Completions.name()),
+        _ => None,
+    })
 }
 
 /// Writes the members of OpenAI's API, except those that `constraint` overrides.
@@ -134,13 +153,15 @@ fn openai(
     constraint: &Map<String, Value>,
 ) {
     let is_free = |key: &str| !constraint.contains_key(key);
-    if limit(conversation, rest).is_none() {
+    // A client of this dialect knows the API's own limit.
+    if limit(conversation, rest).is_none() && !conversation.is_prompt {
         body.key("max_tokens").value(&options.max_tokens);
     }
     sampling(body, conversation, rest, "max_tokens");
     let format = conversation.sampling.response_format.as_ref();
     put(body, "response_format", format.filter(|_| is_free("response_format")));
-    let own = |key: &str| OPENAI.contains(&key) && is_free(key);
+    let is_own = conversation.is_prompt;
+    let own = |key: &str| (OPENAI.contains(&key) || is_own && !is_written(key)) && is_free(key);
     for (key, value) in rest.iter().filter(|(key, _)| own(key)) {
         body.key(key).value(value);
     }
@@ -149,9 +170,20 @@ fn openai(
         body.key(key).value(&false);
     }
     body.key("stream").value(&conversation.stream);
-    if conversation.stream && options.include_usage {
-        body.key("stream_options").object(|body| body.key("include_usage").value(&true));
+    let others = rest.get("stream_options").and_then(Value::as_object).filter(|_| is_own);
+    if conversation.stream && (options.include_usage || others.is_some()) {
+        body.key("stream_options").object(|body| {
+            others.into_iter().flatten().for_each(|(key, value)| body.key(key).value(value));
+            if options.include_usage {
+                body.key("include_usage").value(&true);
+            }
+        });
     }
+}
+
+/// Whether a member of a client's request is written by other code than that for unknown members.
+fn is_written(key: &str) -> bool {
+    SAMPLING.contains(&key) || matches!(key, "stream_options" | "max_completion_tokens")
 }
 
 fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> {
@@ -179,13 +211,16 @@ fn put(body: &mut Encoder, key: &str, value: Option<&impl Serialize>) {
 }
 
 /// The names of what the request cannot express: unknown fields, and media, which a prompt cannot contain.
-fn dropped(conversation: &Conversation, rest: &Map<String, Value>, options: &Options) -> Vec<String> {
-    let is_openai = options.form() == Form::OpenAi;
-    let is_sent =
-        |key: &str| HANDLED.contains(&key) || SAMPLING.contains(&key) || (is_openai && OPENAI.contains(&key));
+fn dropped(conversation: &Conversation, rest: &Map<String, Value>, form: Form) -> Vec<String> {
+    let is_openai = form == Form::OpenAi;
+    let is_sent = |key: &str| {
+        let is_own = is_openai && (conversation.is_prompt || OPENAI.contains(&key));
+        HANDLED.contains(&key) || SAMPLING.contains(&key) || is_own
+    };
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
-    let foreign = conversation.rest.foreign_keys(Dialect::Chat.name()).cloned();
-    let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
+    let client = if conversation.is_prompt { Dialect::Completions } else { Dialect::Chat };
+    let foreign = conversation.rest.foreign_keys(client.name()).cloned();
+    let parts = conversation.turns.iter().filter(|_| !conversation.is_prompt).flat_map(|turn| &turn.parts);
     let media = parts.filter(|part| matches!(part, Part::Image { .. } | Part::Other(_)));
     let media = media.map(|_| "messages[].content[]".to_owned());
     let format = conversation.sampling.response_format.iter().filter(|_| !is_openai);

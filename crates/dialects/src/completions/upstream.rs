@@ -119,6 +119,11 @@ impl UpstreamSide for Options {
         true
     }
 
+    /// Ollama's own API, the only one without a template at its servers, has fewer members.
+    fn takes_client_prompts(&self) -> bool {
+        self.form() != Form::Ollama
+    }
+
     fn encode_prompt(&self, prompt: &Prompt, conversation: &Conversation, model: &str) -> UpstreamRequest {
         request::encode(prompt, conversation, self, model)
     }
@@ -127,6 +132,7 @@ impl UpstreamSide for Options {
         Reader::Completions(super::Reader::new(ReaderSettings {
             max_frame: rules.max_frame,
             tolerate_truncation: rules.tolerate_truncation,
+            verbatim: rules.client == Dialect::Completions && self.takes_client_prompts(),
         }))
     }
 

@@ -24,7 +24,7 @@ use self::{
     calls::{CallIndex, Shown},
     pieces::{Piece, kind_of, read, read_all, readable, shown, text},
     split_turns::SplitTurns,
-    unfit::{refuse_elsewhere, unfit},
+    unfit::{refuse_elsewhere, refuse_in_prompt, unfit},
 };
 pub use self::{
     file::{File, Source},
@@ -52,6 +52,9 @@ pub fn fitted<'c>(
 ) -> Result<Cow<'c, Conversation>, Unfit> {
     let mut fitting =
         Fitting { side, own: side.dialect(), translates: client != side.dialect(), names_models: false };
+    if conversation.is_prompt && !side.takes_client_prompts() {
+        refuse_in_prompt(conversation)?;
+    }
     if fitting.translates {
         refuse_elsewhere(conversation)?;
         fitting.names_models = has_several_models(&conversation.turns);

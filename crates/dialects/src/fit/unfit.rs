@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     Dialect,
-    conversation::Conversation,
+    conversation::{Conversation, Part},
     failure::{Failure, Kind},
 };
 
@@ -162,4 +162,27 @@ pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit>
 /// The error for a part. `why` continues a sentence that starts with the part's path.
 pub(super) fn unfit(value: &Value, why: &str) -> Unfit {
     Unfit { value: value.clone(), why: why.to_owned(), member: None }
+}
+
+/// Rejects what an upstream without [client prompts](crate::UpstreamSide::takes_client_prompts) would ignore although
+/// the response depends on it.
+pub(super) fn refuse_in_prompt(conversation: &Conversation) -> Result<(), Unfit> {
+    let is_other = |part: &Part| matches!(part, Part::Other(_));
+    let is_list = conversation.turns.iter().flat_map(|turn| &turn.parts).any(is_other);
+    let rest = conversation.rest.from_dialect(Dialect::Completions.name());
+    let given = |key: &str| rest.and_then(|rest| rest.get(key));
+    let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    let (member, why) = if is_list {
+        (
+            "prompt",
+            "must be a single text for this model, whose API takes no tokens and one prompt in a request",
+        )
+    } else if given("suffix").is_some_and(is_text) {
+        ("suffix", "is not supported for this model, whose API inserts no text before a suffix; leave it out")
+    } else if given("echo").is_some_and(|echo| *echo == Value::Bool(true)) {
+        ("echo", "is not supported for this model, whose API does not repeat prompts; leave it out")
+    } else {
+        return Ok(());
+    };
+    Err(Unfit { value: Value::Null, why: why.to_owned(), member: Some(member) })
 }

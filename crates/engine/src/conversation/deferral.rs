@@ -62,6 +62,7 @@ impl Conversation {
         let Self {
             model,
             turns,
+            is_prompt,
             tools: _,
             late_tools,
             custom_tools,
@@ -87,6 +88,7 @@ impl Conversation {
         Self {
             model: model.clone(),
             turns: turns.clone(),
+            is_prompt: *is_prompt,
             tools: Vec::new(),
             late_tools: late_tools.clone(),
             custom_tools: custom_tools.clone(),

@@ -170,14 +170,16 @@ fn written(
     now: u64,
 ) -> Result<(UpstreamRequest, Option<bool>), Failure> {
     let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
-    let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
+    let is_rendered = side.takes_prompt() && !sent.is_prompt;
+    let Some(template) = model.chat_template.as_ref().filter(|_| is_rendered) else {
         let request = side.encode(sent, &name);
         // Servers may resolve the path segments `.` and `..` to another place even if they are escaped.
         if request.path.is_some() && matches!(&*name, "." | "..") {
             let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
             return Err(Failure::new(Kind::Request, why).with_param("model"));
         }
-        return Ok((request, None));
+        // The response to a client's own prompt starts with text.
+        return Ok((request, (side.takes_prompt() && sent.is_prompt).then_some(false)));
     };
     let prompt = template.render(sent, now).or_else(|failure| {
         // Many templates refuse a system message unless it is the first and only one.

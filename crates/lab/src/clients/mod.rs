@@ -4,6 +4,7 @@
 //! share no code with toolwire's own dialects, so that a bug there cannot hide itself. [`api`] is the only list of them.
 
 mod chat;
+mod completions;
 mod gemini;
 mod messages;
 mod ollama;
@@ -24,6 +25,7 @@ use toolwire_pipeline::{dialect::ClientDialect, event::Finish};
 pub(crate) fn api(dialect: ClientDialect) -> &'static dyn ClientApi {
     match dialect {
         ClientDialect::Chat => &chat::Chat,
+        ClientDialect::Completions => &completions::Completions,
         ClientDialect::Responses => &responses::Responses,
         ClientDialect::Messages => &messages::Messages,
         ClientDialect::Gemini => &gemini::Gemini,

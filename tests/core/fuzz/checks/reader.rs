@@ -42,7 +42,7 @@ fn reader_of(flags: u8) -> Reader {
         return Reader::Lumo(lumo::Reader::new(settings));
     }
     if on(5) {
-        let settings = completions::ReaderSettings { max_frame, tolerate_truncation: on(2) };
+        let settings = completions::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(4) };
         return Reader::Completions(completions::Reader::new(settings));
     }
     if on(6) && on(7) {

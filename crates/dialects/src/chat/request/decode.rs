@@ -16,6 +16,7 @@ use crate::{
     conversation::{Conversation, Rest, Sampling},
     failure::{Failure, Kind},
     fields::{self, Fields},
+    openai_fields::include_usage,
 };
 
 /// Decodes a Chat Completions request.
@@ -94,15 +95,4 @@ fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
         }
     }
     Ok(newer.or(older))
-}
-
-/// Takes `include_usage` out of `stream_options`, whose other members remain.
-fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
-    let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
-    let wanted = options.boolean("include_usage")?.unwrap_or(false);
-    let others = options.into_rest();
-    if !others.is_empty() {
-        fields.keep("stream_options", others);
-    }
-    Ok(wanted)
 }

@@ -163,7 +163,8 @@ impl<'c> Carried<'c> {
         let is_foreign = conversation.rest.from_dialect(DIALECT).is_none();
         let given = |name: &'static str| conversation.rest.get(name).filter(|_| is_foreign);
         let shared = openai_fields::given(conversation, Dialect::Chat, options.openai_fields());
-        let penalties = PENALTIES.iter().filter_map(|name| Some((*name, given(name)?)));
+        let penalties = PENALTIES.into_iter().chain(["logit_bias"]);
+        let penalties = penalties.filter_map(|name| Some((name, given(name)?)));
         Self {
             thinking: thinking_member(conversation, options),
             top_k: given(TOP_K).filter(|_| options.takes_top_k()),

@@ -9,10 +9,9 @@ use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
 use super::{
-    Head,
+    ID,
     delta::{self, Running, numbered},
     reasoning::ReasoningField,
-    usage,
 };
 use crate::{
     Answering, StreamForm,
@@ -20,6 +19,8 @@ use crate::{
     custom_tools::Customs,
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
+    openai_head::Head,
+    openai_usage,
     wire::json::escape_into,
 };
 
@@ -67,7 +68,7 @@ enum Counts {
 impl StreamForm for Stream {
     fn new(answering: &Answering) -> Self {
         Self {
-            head: Head::new(answering),
+            head: Head::new(answering, ID),
             include_usage: answering.include_usage,
             legacy_functions: answering.legacy_functions,
             reasoning: ReasoningField::new(answering.reasoning),
@@ -159,7 +160,7 @@ impl StreamForm for Stream {
                     "created": self.head.created,
                     "model": self.head.model,
                     "choices": [],
-                    "usage": usage::object(&usage),
+                    "usage": openai_usage::object(&usage),
                 });
                 put_frame(chunk.to_string().as_bytes(), out);
             }

@@ -6,11 +6,10 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Head,
+    ID,
     delta::{self, Running, numbered},
     reasoning::ReasoningField,
     remainder::Remainder,
-    usage,
 };
 use crate::{
     Answering, WholeForm,
@@ -18,6 +17,8 @@ use crate::{
     custom_tools::Customs,
     event::{CallEnd, Event, Finish, Usage},
     failure::Failure,
+    openai_head::Head,
+    openai_usage,
 };
 
 /// The response so far.
@@ -58,7 +59,7 @@ struct Call {
 impl WholeForm for Whole {
     fn new(answering: &Answering) -> Self {
         Self {
-            head: Head::new(answering),
+            head: Head::new(answering, ID),
             legacy_functions: answering.legacy_functions,
             reasoning_field: ReasoningField::new(answering.reasoning),
             content: None,
@@ -140,7 +141,7 @@ impl WholeForm for Whole {
             "model": self.head.model,
             "choices": choices,
         }));
-        if let Some(usage) = self.usage.as_ref().map(usage::object).filter(|usage| !usage.is_empty()) {
+        if let Some(usage) = self.usage.as_ref().map(openai_usage::object).filter(|usage| !usage.is_empty()) {
             completion.insert("usage".to_owned(), usage.into());
         }
         completion.append(&mut self.remainder.outer);

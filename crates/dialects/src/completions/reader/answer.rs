@@ -3,24 +3,33 @@
 //! A chunk that differs from an earlier one only in its text, time and counts is recognised by comparison
 //! ([`FrameTemplate`]). It means the same as that chunk, apart from the text.
 
-use super::chunk::{Choice, Chunk};
+use memchr::memchr2;
+
+use super::{
+    ReaderSettings,
+    chunk::{Choice, Choices, Chunk},
+};
 use crate::{
     Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
+    channel::{Channel, emit},
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::Failure,
-    finish::{failure_of, finish_of},
+    finish::{failure_of, finish_of, finish_word},
     frame_cache::FrameCache,
     refusal::{reported_json, told},
     usage::usage_of,
-    wire::json::{FrameTemplate, Json, Unescaper},
+    wire::json::{FrameTemplate, Json, span},
 };
 
 /// The state of one response.
 #[derive(Debug, Default)]
 pub struct AnswerState {
-    tolerate_truncation: bool,
-    text: Unescaper,
-    scratch: String,
+    settings: ReaderSettings,
+    /// Whether the client did not ask for a stream.
+    wants_whole: bool,
+    /// Whether the client asked for several choices.
+    several: bool,
+    text: Channel,
     /// The latest token counts, until they are passed on.
     usage: Option<Usage>,
     /// The latest chunk that matched the template and had token counts, which are newer than `usage`.
@@ -41,13 +50,17 @@ struct Plain {
     has_counts: bool,
     /// Whether these chunks say that the response continues.
     goes_on: bool,
+    /// Whether these chunks are forwarded.
+    is_canonical: bool,
 }
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Lines;
 
-    /// A completion has no calls, so it does not matter what was requested.
-    fn expect(&mut self, _asked: Asked) {}
+    fn expect(&mut self, asked: Asked) {
+        self.wants_whole = !asked.stream;
+        self.several = asked.several;
+    }
 
     fn known(&mut self, chunk: &str, out: &mut impl Sink) -> Result<bool, Failure> {
         if self.progress.is_finished {
@@ -55,12 +68,13 @@ impl ResponseState for AnswerState {
         }
         let chunk = chunk.strip_suffix('\n').unwrap_or(chunk);
         let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(chunk)) else { return Ok(false) };
+        let is_canonical = plain.is_canonical;
         self.goes_on = plain.goes_on;
         if plain.has_counts {
             self.counted.clear();
             self.counted.push_str(chunk);
         }
-        self.say(body, out);
+        self.say(body, Some(chunk).filter(|_| is_canonical), out);
         Ok(true)
     }
 
@@ -70,7 +84,7 @@ impl ResponseState for AnswerState {
     }
 
     fn may_end(&self, is_value: bool) -> bool {
-        (is_value && !self.goes_on) || self.tolerate_truncation
+        (is_value && !self.goes_on) || self.settings.tolerate_truncation
     }
 
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
@@ -108,8 +122,8 @@ impl ResponseState for AnswerState {
 }
 
 impl AnswerState {
-    pub(super) fn new(tolerate_truncation: bool) -> Self {
-        Self { tolerate_truncation, ..Self::default() }
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        Self { settings, ..Self::default() }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -121,10 +135,9 @@ impl AnswerState {
             return told(text).map_or(Ok(()), Err);
         }
         self.start(chunk, out);
-        let (choice, has_others) = chunk.choice();
-        if has_others {
-            self.skipped.add(Skip::OtherChoice);
-        }
+        let choices = chunk.choices();
+        let frame = self.forwarded(&choices, text, out);
+        let Choices { first: choice, has_others, .. } = choices;
         self.goes_on = chunk.has_done_flag() && !chunk.is_done();
         let thinking = chunk.thinking.and_then(|text| text.as_str()).filter(|text| !text.is_empty());
         match thinking {
@@ -133,20 +146,20 @@ impl AnswerState {
             None => {}
         }
         if let Some(choice) = &choice {
-            self.choice(choice, out)?;
+            self.choice(choice, frame, out)?;
         }
         self.note_usage(chunk);
         if chunk.is_done() {
             self.progress.has_choice = true;
             if !self.progress.is_finished {
-                self.finish_by(chunk.reason(), chunk.reached_limit(), out)?;
+                self.finish_by(chunk.reason(), chunk.reached_limit(), None, out)?;
             }
             return self.close(out);
         }
         if self.progress.is_finished {
             self.tell_usage(out);
         } else if let Some(choice) = choice.filter(|_| !has_others) {
-            self.learn(chunk, &choice, text);
+            self.learn(chunk, &choice, text, frame.is_some());
         }
         Ok(())
     }
@@ -163,37 +176,85 @@ impl AnswerState {
         out.event(Event::Start(Start { id: id.into(), model: model.into(), created }));
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+    /// Forwards a frame that the events of the first choice do not represent, or returns it if they may go with it.
+    fn forwarded<'f>(
+        &mut self,
+        choices: &Choices<'_>,
+        text: &'f str,
+        out: &mut impl Sink,
+    ) -> Option<&'f str> {
+        let Choices { first, has_others, is_canonical } = choices;
+        let may_forward = self.settings.verbatim && *is_canonical && (self.several || !has_others);
+        let frame = Some(text).filter(|_| may_forward);
+        let is_split = !self.wants_whole && *has_others && first.is_some();
+        match frame.filter(|_| !is_split) {
+            Some(frame) if self.wants_whole || *has_others => {
+                self.progress.has_choice |= *has_others;
+                self.progress.has_content |= *has_others;
+                out.event(Event::Verbatim { frame, means: None });
+                None
+            }
+            Some(frame) => Some(frame).filter(|frame| memchr2(b'\n', b'\r', frame.as_bytes()).is_none()),
+            None => {
+                if *has_others {
+                    self.skipped.add(Skip::OtherChoice);
+                }
+                None
+            }
+        }
+    }
+
+    /// `frame` is the frame of the choice, if it may be forwarded.
+    fn choice(
+        &mut self,
+        choice: &Choice<'_>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
         self.progress.has_choice = true;
         let body = choice.text.and_then(|text| text.string_body()).unwrap_or_default();
+        let word = choice.finish.filter(|word| word.raw() != "\"\"");
+        let has_more = choice.has_more;
         if !body.is_empty() {
             if self.progress.is_finished {
                 self.skipped.add(Skip::LateContent);
                 return Ok(());
             }
-            self.say(body, out);
+            match (frame.filter(|_| has_more), word) {
+                // The finish is an event of its own.
+                (Some(frame), Some(word)) => {
+                    let unfinished = replaced(frame, word.raw(), "null");
+                    self.say(body, unfinished.as_deref(), out);
+                }
+                (None, Some(_)) => self.say(body, None, out),
+                (_, None) => self.say(body, frame, out),
+            }
+        } else if let Some(frame) = frame.filter(|_| has_more && word.is_none()) {
+            out.event(Event::Verbatim { frame, means: None });
         }
-        match choice.finish {
-            Some(word) if !self.progress.is_finished && word.raw() != "\"\"" => {
-                self.finish_by(Some(word), false, out)
+        match word {
+            Some(word) if !self.progress.is_finished => {
+                self.finish_by(Some(word), false, frame.filter(|_| body.is_empty()), out)
             }
             _ => Ok(()),
         }
     }
 
-    /// Emits a piece of text. Both paths use this.
-    fn say(&mut self, body: &str, out: &mut impl Sink) {
+    /// Emits a piece of text, with its frame if that contains nothing else. Both paths use this.
+    fn say(&mut self, body: &str, frame: Option<&str>, out: &mut impl Sink) {
         self.progress.has_content |= !body.is_empty();
-        let text = self.text.decode(body, &mut self.scratch);
+        let frame = frame.filter(|_| self.text.may_forward(body));
+        let text = self.text.piece(body);
         if !text.is_empty() {
-            out.event(Event::Text(text.into()));
+            emit(out, frame, Event::Text(text.into()));
         }
     }
 
     /// Learns the template of a chunk that contains a piece of text and, apart from that, only token counts
     /// that this reader reads.
-    fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str) {
-        if !self.plain.may_learn() || chunk.thinking.is_some() || chunk.usage.is_some() {
+    fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str, is_canonical: bool) {
+        let is_collected = self.settings.verbatim && self.wants_whole;
+        if is_collected || !self.plain.may_learn() || chunk.thinking.is_some() || chunk.usage.is_some() {
             return;
         }
         let Some(body) = choice.text.and_then(|text| text.string_body()) else { return };
@@ -204,13 +265,14 @@ impl AnswerState {
         };
         let has_counts = matches!(chunk.counts(), (Some(_), Some(_)));
         let goes_on = self.goes_on;
-        self.plain.learn(shape.map(|shape| Plain { shape, has_counts, goes_on }));
+        self.plain.learn(shape.map(|shape| Plain { shape, has_counts, goes_on, is_canonical }));
     }
 
     fn finish_by(
         &mut self,
         word: Option<Json<'_>>,
         reached_limit: bool,
+        frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
         let word = word.and_then(|word| word.as_str()).unwrap_or_default();
@@ -228,7 +290,7 @@ impl AnswerState {
         };
         self.end_text(finish, out);
         self.progress.is_finished = true;
-        out.event(Event::Finish(finish));
+        emit(out, frame.filter(|_| word == finish_word(finish)), Event::Finish(finish));
         Ok(())
     }
 
@@ -260,4 +322,10 @@ impl AnswerState {
             self.usage = Some(Usage { input, output, total, ..Usage::default() });
         }
     }
+}
+
+/// A copy of `frame` in which its slice `old` is replaced.
+fn replaced(frame: &str, old: &str, new: &str) -> Option<String> {
+    let place = span(frame, old)?;
+    Some([frame.get(..place.start)?, new, frame.get(place.end..)?].concat())
 }

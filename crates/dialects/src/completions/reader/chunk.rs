@@ -38,6 +38,18 @@ pub(super) struct Choice<'a> {
     pub(super) text: Option<Json<'a>>,
     /// The finish reason, if it is a string.
     pub(super) finish: Option<Json<'a>>,
+    /// Whether there are members that no event represents, such as log probabilities.
+    pub(super) has_more: bool,
+}
+
+/// The choices of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct Choices<'a> {
+    pub(super) first: Option<Choice<'a>>,
+    /// Whether there are further choices.
+    pub(super) has_others: bool,
+    /// Whether all of them are in OpenAI's form.
+    pub(super) is_canonical: bool,
 }
 
 impl<'a> Chunk<'a> {
@@ -125,20 +137,23 @@ impl<'a> Chunk<'a> {
         tokens.chain(self.output)
     }
 
-    /// The first choice and whether there are more.
-    pub(super) fn choice(&self) -> (Option<Choice<'a>>, bool) {
+    pub(super) fn choices(&self) -> Choices<'a> {
         let Some(choices) = self.choices else {
-            let choice = self.content.map(|text| Choice { text: Some(text), finish: None });
-            return (choice, false);
+            let first = self.content.map(|text| Choice { text: Some(text), ..Choice::default() });
+            return Choices { first, ..Choices::default() };
         };
-        let (mut first, mut has_others) = (None, false);
+        let is_own = self.object.and_then(|object| object.string_body()) == Some("text_completion");
+        let mut read = Choices { is_canonical: is_own, ..Choices::default() };
         for choice in choices.elements() {
-            match choice.get("index").and_then(|index| index.as_u64()) {
-                None | Some(0) if first.is_none() => first = Some(read_choice(choice)),
-                _ => has_others = true,
+            let index = choice.get("index").and_then(|index| index.as_u64());
+            let has_text = choice.get("text").is_some_and(|text| text.kind() == Kind::String);
+            read.is_canonical &= index.is_some() && has_text;
+            match index {
+                None | Some(0) if read.first.is_none() => read.first = Some(read_choice(choice)),
+                _ => read.has_others = true,
             }
         }
-        (first, has_others)
+        read
     }
 }
 
@@ -147,5 +162,9 @@ fn read_choice(choice: Json<'_>) -> Choice<'_> {
     let inner = |key: &str| choice.get(key).and_then(|message| message.get("content"));
     let text = choice.get("text").or_else(|| inner("delta")).or_else(|| inner("message"));
     let finish = choice.get("finish_reason").filter(|word| word.kind() == Kind::String);
-    Choice { text: text.filter(|text| text.kind() == Kind::String), finish }
+    let is_more = |(key, value): (std::borrow::Cow<'_, str>, Json<'_>)| {
+        !matches!(&*key, "text" | "index" | "finish_reason") && !value.is_null()
+    };
+    let has_more = choice.members().any(is_more);
+    Choice { text: text.filter(|text| text.kind() == Kind::String), finish, has_more }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::calls::Ended;
 use crate::{
     Answering, Clock,
-    event::{Annotation, CallResult, Event, Finish, Runner, ServerCall, Usage},
+    event::{Event, Finish, Usage},
+    notes::Notes,
     wire::json::Encoder,
 };
 
@@ -19,27 +20,14 @@ pub(super) struct Last {
     begun: Duration,
     /// When the first content arrived.
     first: Option<Duration>,
-    /// toolwire's own member. Boxed because few responses have one.
-    notes: Option<Box<Map<String, Value>>>,
-    /// The hosted calls that are still running: their ids and arguments.
-    running: Vec<(String, Option<String>)>,
-    kept: usize,
+    notes: Notes,
 }
 
 impl Last {
     pub(super) fn new(answering: &Answering) -> Self {
         let clock = answering.clock;
         let begun = clock.now();
-        Self {
-            finish: None,
-            usage: None,
-            clock,
-            begun,
-            first: None,
-            notes: None,
-            running: Vec::new(),
-            kept: 0,
-        }
+        Self { finish: None, usage: None, clock, begun, first: None, notes: Notes::default() }
     }
 
     /// Must be called at each piece of content.
@@ -54,43 +42,8 @@ impl Last {
         match event {
             Event::Finish(finish) => self.finish = Some(*finish),
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
-            Event::Warning(warning) => {
-                self.note("warnings", json!({"code": warning.code, "message": warning.message}));
-            }
-            Event::Annotation(Annotation { url, title, span }) => {
-                let (start, end) = *span;
-                self.kept += url.len() + title.len();
-                self.note("annotations", json!({"url": url, "title": title, "start": start, "end": end}));
-            }
-            Event::CallResult(CallResult { index, id, content, is_error }) => {
-                self.kept += id.len() + content.len();
-                let result = json!({"index": index, "id": id, "content": content, "is_error": is_error});
-                self.note("tool_results", result);
-            }
-            Event::ServerCall(call) => self.server_call(call),
-            _ => {}
+            event => self.notes.event(event),
         }
-    }
-
-    /// A call that the upstream or toolwire ran. If toolwire runs it, it is told together with its result.
-    fn server_call(&mut self, call: &ServerCall<'_>) {
-        let ServerCall { id, name, arguments, content, is_error, .. } = call;
-        self.kept += id.len() + name.len();
-        self.kept += [arguments, content].into_iter().flatten().map(|text| text.len()).sum::<usize>();
-        if call.runner == Runner::Toolwire && content.is_none() {
-            return self.running.push((id.to_string(), arguments.as_ref().map(ToString::to_string)));
-        }
-        let begun = self.running.iter().position(|(running, _)| *running == **id);
-        let begun = begun.and_then(|place| self.running.remove(place).1);
-        let arguments = arguments.as_deref().or(begun.as_deref());
-        let mut told = Map::from_iter([("id".to_owned(), json!(id)), ("name".to_owned(), json!(name))]);
-        for (key, text) in [("arguments", arguments), ("content", content.as_deref())] {
-            told.extend(text.map(|text| (key.to_owned(), text.into())));
-        }
-        if *is_error {
-            told.insert("is_error".to_owned(), true.into());
-        }
-        self.note("tool_results", told.into());
     }
 
     pub(super) fn note_all(&mut self, calls: impl Iterator<Item = Ended>) {
@@ -102,14 +55,11 @@ impl Last {
     }
 
     pub(super) fn note(&mut self, list: &str, element: Value) {
-        let list = self.notes.get_or_insert_default().entry(list).or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(list) = list {
-            list.push(element);
-        }
+        self.notes.add(list, element);
     }
 
     pub(super) fn kept(&self) -> usize {
-        self.kept
+        self.notes.kept()
     }
 
     pub(super) fn put(&self, line: &mut Encoder) {
@@ -138,8 +88,6 @@ impl Last {
         put("prompt_eval_duration", nanoseconds(first.saturating_sub(self.begun)));
         put("eval_count", Some(usage.and_then(|usage| usage.output).unwrap_or(0)));
         put("eval_duration", nanoseconds(end.saturating_sub(first)));
-        if let Some(notes) = &self.notes {
-            line.key("toolwire").value(notes);
-        }
+        self.notes.put(line);
     }
 }

@@ -1,8 +1,9 @@
-//! Token counts as the API reports them.
+//! Token counts as Chat Completions and text completions report them.
 
 use serde_json::{Map, Value, json};
 
-use crate::{Dialect, event::Usage};
+use super::Dialect;
+use crate::event::Usage;
 
 /// The usage object: the three counts that clients read, followed by the upstream's other fields. Missing
 /// counts are left out, because zero would mean that nothing was used.

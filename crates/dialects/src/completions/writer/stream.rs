@@ -1,0 +1,139 @@
+//! Writes a response as a stream of chunks.
+//!
+//! All chunks start and end the same way. The start is built once; after that, writing a piece of text takes copies and
+//! the escaping, but no allocation.
+
+use bytes::{BufMut, BytesMut};
+use serde_json::json;
+
+use super::{ID, OBJECT, beside::Beside, finish_word};
+use crate::{
+    Answering, StreamForm,
+    event::{Event, Finish, Usage},
+    failure::Failure,
+    openai_error::error_body,
+    openai_head::Head,
+    openai_usage,
+    wire::json::{Encoder, escape_into},
+};
+
+const END: &[u8] = b"\",\"logprobs\":null,\"finish_reason\":null}]}\n\n";
+
+/// The state of a stream.
+#[derive(Debug)]
+pub struct Stream {
+    head: Head,
+    include_usage: bool,
+    /// The start of every chunk with a piece of text, up to the text. Empty before the first chunk.
+    prefix: Vec<u8>,
+    usage: Option<Box<Usage>>,
+    beside: Beside,
+}
+
+impl StreamForm for Stream {
+    fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering, ID),
+            include_usage: answering.include_usage,
+            prefix: Vec::new(),
+            usage: None,
+            beside: Beside::default(),
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        match event {
+            // The API has no refusals.
+            Event::Text(text) | Event::Refusal(text) => self.piece(b"", text, out),
+            Event::Reasoning(reasoning) => self.piece(b"\",\"reasoning_content\":\"", &reasoning.text, out),
+            Event::Start(start) if self.prefix.is_empty() => self.head.take(start),
+            Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
+            Event::Finish(finish) => self.last(*finish, out),
+            Event::Verbatim { frame, .. } => put_frame(frame.as_bytes(), out),
+            event => self.beside.event(event),
+        }
+    }
+
+    fn finish(&mut self, out: &mut BytesMut) {
+        if let Some(usage) = self.usage.take().filter(|_| self.include_usage) {
+            let chunk = json!({
+                "id": self.head.id,
+                "object": OBJECT,
+                "created": self.head.created,
+                "model": self.head.model,
+                "choices": [],
+                "usage": openai_usage::object(&usage),
+            });
+            put_frame(chunk.to_string().as_bytes(), out);
+        }
+        put_frame(b"[DONE]", out);
+    }
+
+    fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+        put_frame(&error_body(failure), out);
+        put_frame(b"[DONE]", out);
+    }
+
+    fn keep_alive(&self, out: &mut BytesMut) {
+        out.put_slice(b": keep-alive\n\n");
+    }
+
+    fn kept(&self) -> usize {
+        self.beside.kept()
+    }
+}
+
+impl Stream {
+    /// Writes a piece of the member that `member` opens behind an empty text, or of the text.
+    fn piece(&mut self, member: &[u8], piece: &str, out: &mut BytesMut) {
+        if piece.is_empty() {
+            return;
+        }
+        if self.prefix.is_empty() {
+            self.prefix = self.prefix();
+        }
+        out.put_slice(&self.prefix);
+        out.put_slice(member);
+        escape_into(out, piece);
+        out.put_slice(END);
+    }
+
+    /// The start of a chunk. It is built once the upstream's head has arrived or is known to be missing.
+    fn prefix(&self) -> Vec<u8> {
+        let mut chunk = Encoder::default();
+        chunk.object(|chunk| self.put_head(chunk));
+        let chunk = chunk.finish();
+        let head = chunk.strip_suffix(b"}").unwrap_or_default();
+        [b"data: ", head, b",\"choices\":[{\"index\":0,\"text\":\""].concat()
+    }
+
+    fn put_head(&self, chunk: &mut Encoder) {
+        chunk.key("id").string(&self.head.id);
+        chunk.key("object").string(OBJECT);
+        chunk.key("created").value(&self.head.created);
+        chunk.key("model").string(&self.head.model);
+    }
+
+    fn last(&mut self, finish: Finish, out: &mut BytesMut) {
+        let mut chunk = Encoder::default();
+        chunk.object(|chunk| {
+            self.put_head(chunk);
+            chunk.key("choices").array(|choices| {
+                choices.object(|choice| {
+                    choice.key("index").value(&0);
+                    choice.key("text").string("");
+                    choice.key("logprobs").value(&());
+                    choice.key("finish_reason").string(finish_word(finish));
+                });
+            });
+            self.beside.put(chunk);
+        });
+        put_frame(&chunk.finish(), out);
+    }
+}
+
+fn put_frame(data: &[u8], out: &mut BytesMut) {
+    out.put_slice(b"data: ");
+    out.put_slice(data);
+    out.put_slice(b"\n\n");
+}
