@@ -4,6 +4,7 @@
 //! No tokenizer is used, since the tokenizer of the upstream's model is unknown. Text is estimated as described for
 //! `max_instructions` (docs/teaching.md#budget).
 
+use serde_json::Value;
 use toolwire_pipeline::{
     conversation::{Conversation, Part, Text, Tool, Turn},
     format::estimated_tokens,
@@ -64,11 +65,46 @@ fn part(part: &Part, texts: impl Fn(&Text) -> usize, tokens: impl Fn(&str) -> us
         Part::Reasoning { text, .. } => tokens(text),
         Part::Call(call) => tokens(&call.name) + tokens(&call.arguments),
         Part::Result(output) => tokens(&output.content),
-        Part::Image { .. } | Part::Other(_) => PER_MEDIA,
+        Part::Image { .. } => PER_MEDIA,
+        Part::Other(other) => match other.parts().1 {
+            // Only the prompts of text completions are a list.
+            Value::Array(prompts) => prompts.iter().map(|prompt| of_prompt(prompt, &tokens)).sum(),
+            _ => PER_MEDIA,
+        },
+    }
+}
+
+/// The tokens of an element of a list of prompts: a text, the tokens of a prompt, or a token.
+fn of_prompt(prompt: &Value, tokens: impl Fn(&str) -> usize) -> usize {
+    match prompt {
+        Value::String(text) => tokens(text),
+        Value::Array(list) => list.len(),
+        _ => 1,
     }
 }
 
 fn tool(tool: &Tool, tokens: impl Fn(&str) -> usize) -> usize {
     let schema = tool.parameters.as_ref().map_or(0, |schema| tokens(schema.view().raw()));
     PER_TURN + tokens(&tool.name) + tokens(&tool.description) + schema
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolwire_pipeline::dialect::ClientDialect;
+
+    use super::*;
+
+    #[test]
+    fn each_prompt_and_each_token_of_a_list_counts() {
+        let count = |prompt: Value| {
+            let request = json!({"model": "m", "prompt": prompt}).to_string();
+            let sent = ClientDialect::Completions.side().decode(request.as_bytes()).unwrap();
+            (tokens(&sent) - PER_TURN, tokens_by_size(&sent) - PER_TURN)
+        };
+        let one = count(json!("a few words"));
+        assert_eq!(count(json!(["a few words", "a few words"])), (2 * one.0, 2 * one.1));
+        assert_eq!(count(json!([7, 8, 9])), (3, 3));
+        assert_eq!(count(json!([[7, 8], [], [9]])), (3, 3));
+    }
 }
