@@ -47,7 +47,7 @@ pub(super) struct Section {
     may_be_empty: bool,
     /// Whether the section's opener is a special token, so that text before the first call is not for people.
     skips: bool,
-    /// The length of the text before the first call, in bytes.
+    /// The length of the text before the first call, in bytes, without white space between its parts.
     skipped: usize,
     /// Whether the current call has ended and is complete.
     whole: bool,
@@ -234,7 +234,11 @@ impl Section {
                 Step::Took(0)
             }
             None if self.skips && !self.found && self.skipped < MAX_SKIPPED => {
-                let begins = |byte: u8| marks().any(|(mark, _)| mark.as_bytes().first() == Some(&byte));
+                // White space ends a run, since it does not count.
+                let begins = |byte: u8| {
+                    byte.is_ascii_whitespace()
+                        || marks().any(|(mark, _)| mark.as_bytes().first() == Some(&byte))
+                };
                 let first = text.chars().next().map_or(0, char::len_utf8);
                 let run = tail(text, first).bytes().position(begins).map_or(text.len(), |at| first + at);
                 let run = boundary_from(text, run.min(MAX_SKIPPED - self.skipped));

@@ -130,6 +130,20 @@ fn blanks_after_a_possible_closer_are_read_once() {
     }
 }
 
+/// Text between the opener of a section and its first call is left out up to a limit.
+#[test]
+fn text_before_the_first_call_of_a_section_has_the_same_limit_in_any_split() {
+    let example = format::by_name("plamo3").expect("a format").example;
+    let at = example.find("<|plamo:begin_tool_request:plamo|>").expect("a call");
+    let (open, call) = example.split_at(at);
+    for (words, is_text) in [(1023, false), (1024, false), (1025, true)] {
+        let settings = Rules { detect: Detect::Formats(vec!["plamo3"]), ..Rules::default() };
+        let text = [open, &"a \n".repeat(words), call].concat();
+        let found = find(&settings, &text, 3, Finish::Stop, usize::MAX);
+        assert_eq!((found.text.is_empty(), found.calls.len()), (!is_text, 1), "{words}");
+    }
+}
+
 /// Texts in message-based formats, read with complete arguments: the format, the text, its visible part, and the
 /// arguments of its calls.
 const WAITED: &[(&str, &str, &str, &[&str])] = &[
