@@ -67,14 +67,15 @@ fn reasons(text: &str) -> bool {
     REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
 }
 
-/// Whether `held` may be held back: it must be white space followed by what may still become a call or reasoning.
+/// Whether `held` may be held back: it must be white space followed by what may still become a call, reasoning or a
+/// comment.
 fn may_be_held(held: &str, before: &str) -> bool {
     let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
     let blanks = &held[..held.len() - begun.len()];
     let line = before.rsplit('\n').next().unwrap_or_default();
     let starts_line = blanks.contains('\n') || line.trim().is_empty();
     let lower = begun.to_ascii_lowercase();
-    let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre"];
+    let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre", "<!--"];
     let others: Vec<_> = other_openers().collect();
     let others: Vec<_> = others.iter().map(String::as_str).collect();
     let markers = markers.iter().chain(REASONING).chain(&others);
