@@ -62,7 +62,8 @@ pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str
     string.prop_map(|text| without(without(text, never), nor)).boxed()
 }
 
-/// Generates the text around calls, which may be empty. If `plain` is set, it begins with a word.
+/// Generates the text around calls, which may be empty. If `plain` is set, it begins with a word. It does not begin with
+/// `>`, which would quote the calls on its line.
 pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrategy<String> {
     let word = || prop::sample::select(WORDS);
     let any = || prop::sample::select(BESIDE);
@@ -72,7 +73,8 @@ pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrate
         let parts: Vec<&str> = [first].into_iter().chain(middle).chain([last]).collect();
         parts.join(" ").trim().to_owned()
     });
-    let text = text.prop_map(move |text| without(text, never));
+    let text =
+        text.prop_map(move |text| without(text, never).trim_start_matches(['>', ' ', '\n']).to_owned());
     prop_oneof![1 => Just(String::new()), 4 => text].boxed()
 }
 
