@@ -136,6 +136,10 @@ fn arguments_may_be_wrapped_once_more() {
         (&[("input", r#"{"town": "Oslo"}"#)], r#"{"input": "{\"town\": \"Oslo\"}"};"#),
         (&[("input", "Oslo"), ("n", "1")], r#"{"input": "Oslo", "n": 1};"#),
         (&[("n", "1"), ("input", r#"{"city": "Oslo"}"#)], r#"{"n": 1, "input": "{\"city\": \"Oslo\"}"};"#),
+        (&[("input", r#"{"city": "Oslo"}"#), ("n", "1")], r#"{"input": "{\"city\": \"Oslo\"}", "n": 1};"#),
+        (&[("args", "{}"), ("city", "Oslo")], r#"{"args": "{}", "city": "Oslo"};"#),
+        (&[("args", "{}"), ("args", "{}")], r#"{"args": ["{}", "{}"]};"#),
+        (&[("args", "{}")], "{};"),
     ] {
         assert_eq!(read(&format::QWEN3_CODER, &schema, &qwen(parameters)), expected);
     }

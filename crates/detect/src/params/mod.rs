@@ -58,6 +58,8 @@ pub(super) struct ParamsWalk {
     repeats: Repeats,
     /// Whether the value may contain all arguments. Its key has not been sent.
     wraps: bool,
+    /// The arguments in the first value, if it contains all arguments unless another parameter follows it.
+    wrapped: Option<String>,
     /// Whether the value can only be a string, according to the tool's declaration.
     string: bool,
     body: JsonBody,
@@ -107,7 +109,7 @@ impl Walk for ParamsWalk {
     }
 
     fn kept(&self) -> usize {
-        self.value.kept() + self.repeats.kept()
+        self.value.kept() + self.repeats.kept() + self.wrapped.as_ref().map_or(0, String::len)
     }
 
     fn is_in_call(&self) -> bool {
@@ -136,6 +138,8 @@ impl Walk for ParamsWalk {
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
+        } else if let Some(arguments) = self.wrapped.take() {
+            out(Piece::Arguments(arguments.strip_suffix('}').unwrap_or_default()));
         }
         whole
     }
@@ -166,6 +170,7 @@ impl ParamsWalk {
             value: TypedValue::default(),
             repeats: Repeats::default(),
             wraps: false,
+            wrapped: None,
             string: false,
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
@@ -199,6 +204,10 @@ impl ParamsWalk {
         }
         self.start(out);
         self.ended = true;
+        if let Some(arguments) = self.wrapped.take() {
+            self.json = true;
+            out(Piece::Arguments(&arguments));
+        }
         self.repeats.settle(self.mend, out);
         if !self.json {
             out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
@@ -375,6 +384,10 @@ impl ParamsWalk {
             kind.and_then(types_of).map_or(declared_types, |written| declared_types.described_as(written));
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();
         self.at = At::Value { fresh: true };
+        if self.wrapped.take().is_some() {
+            self.key(out);
+            self.repeats.end(&mut self.value, out);
+        }
         if self.repeats.is_pending() && self.keys.last().is_some_and(|last| last == key) {
             self.value = self.repeats.again(self.mend, out);
             return;
@@ -403,16 +416,16 @@ impl ParamsWalk {
         out(Piece::Arguments(&written));
     }
 
-    /// Ends a value. If it contains all arguments, its key is not an argument.
+    /// Ends a value. If it contains all arguments, its key is not an argument, unless another parameter follows.
     fn end_value(&mut self, tools: &DeclaredTools, out: &mut Out<'_>) {
         if std::mem::take(&mut self.wraps) {
             let text = self.value.waited().unwrap_or_default();
-            if let Some(arguments) = self.unwrapped(&text, tools) {
-                self.json = true;
-                return out(Piece::Arguments(&arguments));
+            self.wrapped = self.unwrapped(&text, tools);
+            self.value.push(&text, out);
+            if self.wrapped.is_some() {
+                return;
             }
             self.key(out);
-            self.value.push(&text, out);
         }
         self.repeats.end(&mut self.value, out);
     }

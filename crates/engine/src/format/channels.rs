@@ -294,7 +294,7 @@ pub static KIMI_K3: Format = Format {
                 trim: false,
                 cdata: false,
                 entities: false,
-                json: false,
+                json: true,
                 common: false,
             }),
         }),

@@ -53,7 +53,7 @@ struct Markup {
     end: &'static str,
     /// Whether arguments are elements whose tags are the keys.
     elements: bool,
-    /// Whether values state whether they are strings.
+    /// Whether values state their type, or whether they are strings.
     typed: bool,
     /// Whether the reader strips a line end at the start and the end of a value that has none of its own there.
     strips_lines: bool,
@@ -67,10 +67,6 @@ impl Markup {
             Values::Elements => true,
             Values::Python(_) | Values::Delimited(_) => return None,
         };
-        // A form that writes each value's type can express all values, and has its own escapes.
-        if one.contains("{{type}}") {
-            return None;
-        }
         let (open, _) = one.split_once("{{key}}")?;
         let (_, close) = one.split_once("{{value}}")?;
         let (_, end) = form.call.split_once("{{arguments}}")?;
@@ -79,7 +75,7 @@ impl Markup {
             close: close.trim(),
             end: end.trim().split_inclusive('>').next().unwrap_or_default(),
             elements,
-            typed: one.contains("{{is_string}}"),
+            typed: one.contains("{{is_string}}") || one.contains("{{type}}"),
             strips_lines: elements && open == "<",
         })
     }
@@ -182,7 +178,9 @@ impl<'a> Said<'a> {
         if self.markup.breaks(key, text) || is_stripped {
             return false;
         }
-        if types.is_empty() || types.is_string() || self.markup.typed {
+        // The schema's types count if they rule out the string that the markup states.
+        let is_stated = self.markup.typed && types.described_as(Types::STRING).is_string();
+        if types.is_empty() || types.is_string() || is_stated {
             return !(self.markup.elements && types.is_empty() && text.trim_start().starts_with('<'));
         }
         let word = text.trim();
