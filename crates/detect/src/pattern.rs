@@ -21,7 +21,7 @@ pub(super) enum Fit {
 }
 
 /// The maximum length of what a wildcard matches, in bytes.
-const MAX_WILD: usize = 32;
+const MAX_WILD: usize = 128;
 
 /// Whether ASCII letters are compared with their case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,17 +51,16 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
     if marker.as_bytes().get(at) == Some(&b'%') {
         let run = rest.find(|c: char| !wild(c) && !c.is_alphanumeric()).unwrap_or(rest.len());
         let is_number = run < rest.len() && head(rest, run).bytes().all(|byte| byte.is_ascii_digit());
-        let named = run > 0 && run <= 4 * MAX_WILD && !is_number;
+        let named = run > 0 && run <= MAX_WILD && !is_number;
         return if named || rest.is_empty() {
             shift(len + run, literal(end, tail(rest, run)))
         } else {
             Fit::No
         };
     }
-    let may_be_junk = |c| matches!(c, ':' | '/' | ' ') || junk && matches!(c, '[' | ']' | ',');
+    let may_be_junk = |c| matches!(c, ':' | '/' | ' ' | '[' | ']' | ',');
     let run = rest.find(|c| !wild(c) && !may_be_junk(c)).unwrap_or(rest.len());
-    let most = if junk { 4 * MAX_WILD } else { MAX_WILD };
-    if run > most || !(junk || run == 0 || rest.starts_with(':')) {
+    if run > MAX_WILD || !(junk || run == 0 || rest.starts_with(':')) {
         return Fit::No;
     }
     shift(len + run, literal(end, tail(rest, run)))
@@ -175,7 +174,9 @@ mod tests {
             ("<%>", "<3 ", Fit::No),
             ("<%>", "<3>", Fit::No),
             ("<%>", "</a>", Fit::No),
-            ("</co~>", "</co: 0:[1,2]>", Fit::Whole(14)),
+            ("</co*>", "</co: 0:[1,2]>", Fit::Whole(14)),
+            ("</co*>", "</co>", Fit::Whole(5)),
+            ("</co*>", "</code>", Fit::No),
             ("**a", "**a", Fit::Whole(3)),
             ("**a", "*b", Fit::No),
         ] {

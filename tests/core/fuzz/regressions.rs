@@ -90,6 +90,7 @@ const FAILED: &[Failed] = &[
         engine,
         b"\x8f<|<|content_text|><|content_invoke_tool_json|>{\"name\":\"get_weather\",\"args\":s",
     ),
+    ("a closing tag is no end of a citation", engine, b"\x98\x11\xd2q\x07</content><"),
     (
         "no element follows arguments that are JSON",
         engine,

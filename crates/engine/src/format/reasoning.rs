@@ -179,7 +179,7 @@ pub(crate) const COHERE: Grammar = Grammar::Frame(&[
     "<|START_RESPONSE|>",
     "<|END_RESPONSE|>",
     "<co>",
-    "</co~>",
+    "</co*>",
 ]);
 
 /// GLM's markers around the result.
