@@ -115,6 +115,13 @@ fn echo_before_another_call_is_a_call_only_without_text_behind_them() {
     assert_eq!(found.text, format!("Now:\n{HERMES}\n\nDone."));
 }
 
+/// The text before a call is compared as it was written, with a marker that was held.
+#[test]
+fn echo_that_continues_an_echo_is_text() {
+    let echo = format!("Read 'a<|tool_call|>')\n{HERMES}");
+    is_text(&conversation("", &echo), &Rules::default(), &format!("The page says {echo}"));
+}
+
 #[test]
 fn call_streams_from_the_first_byte_that_differs() {
     let conversation = conversation("", HERMES);

@@ -247,6 +247,7 @@ impl Prose {
         if self.blank.len() + opener.len() - start > MAX_WRAPPER {
             return self.put(opener, out);
         }
+        self.note_recent(opener);
         self.line_rest = None;
         self.wrapper = Some(start..self.blank.len() + trim_end(opener).len());
         self.blank.push_str(opener);
