@@ -55,6 +55,11 @@ const FOUND: &[(&str, &[&str], &str)] = &[
         "<|open|>call tool=\"set\"<|sep|><|open|>argument </<",
     ),
     (
+        "calls under the keys of one object follow each other",
+        &["apertus"],
+        "<|tools_prefix|>[{\"set\": {\"s\": \"a\"}, \"b\": {\"y\": 1}}]<|tools_suffix|>",
+    ),
+    (
         "a line that begins behind a failed call begins a line",
         &["kimi_k3", "think"],
         "<|open|>call tool=\"set\"<|sep|><|open|>argument \n<think>",

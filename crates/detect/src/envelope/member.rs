@@ -104,6 +104,8 @@ impl Envelope {
         let word = KEYS.iter().any(|(word, _)| *word == key) && rules.tools.resolve(key).is_none();
         let Some(name) = rules.name(key).filter(|_| fresh && !word) else { return false };
         *call = Call { name: Some(name.to_owned()), ..Call::default() };
+        // The call before it is whole, although its object goes on.
+        self.settled |= std::mem::take(&mut self.ended);
         self.key = Key::Arguments;
         self.first_key = false;
         self.at = At::Colon;
