@@ -81,6 +81,11 @@ impl BrokenCall {
         Self { rest, fresh: true, room: most }
     }
 
+    /// Whether none of the rest has been read.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
     /// Continues with `text`. `marker` matches the text at an offset against the markers that end the call.
     pub(super) fn step(&mut self, text: &str, marker: impl Fn(&str) -> Fit, out: &mut Out<'_>) -> Skipped {
         let skipped = self.find(text, marker);

@@ -130,6 +130,40 @@ fn rest_of_broken_call_is_not_text_and_later_calls_are_read() {
     check("hy_v3", text, ("", &[("f {bad json}", BROKEN)]), (text, &[]));
 }
 
+/// The brackets of the first call's arguments balance too early, so its rest goes on behind them.
+#[test]
+fn rest_goes_on_behind_balanced_brackets() {
+    for (format, text) in [
+        (
+            "functiongemma",
+            "<start_function_call>call:f{a:1,d}ys:5}<end_function_call><start_function_call>call:g{c:1}<end_function_call>",
+        ),
+        ("olmo3", "<function_calls>\nf(a=1, d)ys=5)\ng(c=1)\n</function_calls>"),
+        ("calling_tool", r#"[Calling tool: f({"a":1,]days":5})][Calling tool: g({"c": 1})]"#),
+    ] {
+        let got = seen(format, &format!("{text}\nThe end."), false, Finish::Stop);
+        let calls: Vec<_> = got.calls.iter().map(|(call, end)| (head(call, 1), *end)).collect();
+        assert_eq!((got.text.trim(), calls.as_slice()), ("The end.", &[("f", BROKEN), ("g", WHOLE)] as &[_]));
+        assert_eq!(got.calls[1].0, r#"g {"c": 1}"#, "{text}");
+    }
+    let text = "Action: f\nAction Input: {\"a\":1,\"d\"}:5}\nThe end.";
+    check("react", text, ("The end.", &[(r#"f {"a":1,"d"}:5}"#, BROKEN)]), (text, &[]));
+}
+
+/// A call that begins a line, in a format whose calls do, ends the rest of another one, whatever is open.
+#[test]
+fn call_that_begins_a_line_ends_the_rest_of_another_one() {
+    for (format, text, end) in [
+        ("ui_tars", "Action: f(a=1, d=(5 6)\nAction: g(c=1)", BROKEN),
+        ("ui_tars", "Action: f(a=1, d=(5)\nAction: g(c=1)", WHOLE),
+        ("react", "Action: f\nAction Input: {\"a\":1 {5}\nAction: g\nAction Input: {\"c\": 1}", BROKEN),
+    ] {
+        let got = seen(format, text, false, Finish::Stop);
+        assert_eq!(got.calls[1..], [(r#"g {"c": 1}"#.to_owned(), WHOLE)], "{text}: {got:?}");
+        assert_eq!((got.calls[0].1, got.text.trim()), (end, ""), "{text}: {got:?}");
+    }
+}
+
 #[test]
 fn missing_brackets_before_a_closer_are_added() {
     let text = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"city\": \"Tokyo\"\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";

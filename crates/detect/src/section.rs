@@ -16,7 +16,7 @@ use super::{
     walk::{CallRules, Out, Step, Walk, step},
     walker::body,
 };
-use crate::format::{CallBody, Calls, is_token};
+use crate::format::{CallBody, Calls, Place, is_token};
 
 /// The maximum length of text that is held before the first call of a section, in bytes.
 const MAX_SKIPPED: usize = 1024;
@@ -53,6 +53,8 @@ pub(super) struct Section {
     whole: bool,
     /// Whether the current call is broken, and its closer may follow.
     broken: bool,
+    /// Whether the value of the broken call has ended, and its rest goes on behind it.
+    behind: bool,
 }
 
 /// Markup between calls.
@@ -79,6 +81,7 @@ impl Section {
             skipped: 0,
             whole: false,
             broken: false,
+            behind: false,
         }
     }
 
@@ -104,7 +107,7 @@ impl Section {
 
     fn begin_call(&mut self, open: &str, rules: &CallRules<'_>) {
         self.phase = Phase::Call(body(self.calls, open, rules));
-        (self.whole, self.broken) = (false, false);
+        (self.whole, self.broken, self.behind) = (false, false, false);
     }
 
     /// Matches what ends a broken call against the start of `text`.
@@ -112,11 +115,24 @@ impl Section {
         marker(call, (self.calls, self.close), text)
     }
 
+    /// Reads the rest of a broken call behind its value.
+    fn read_behind(&mut self, mut call: Box<dyn Walk>) {
+        self.behind = true;
+        self.phase = Phase::Broken(BrokenCall::behind_value(&call.breaks()), call);
+    }
+
     /// Reads the rest of a broken call.
     fn rest(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
-        let (calls, close) = (self.calls, self.close);
+        let (calls, close, behind) = (self.calls, self.close, self.behind);
         let Phase::Broken(broken, call) = &mut self.phase else { return Step::Stop(0) };
-        let (len, by) = match broken.step(text, |text| marker(call.as_ref(), (calls, close), text), out) {
+        // The line end before the next call may have been read.
+        let start = (broken.is_fresh() && calls.place == Place::LineStart).then_some(text.len());
+        let ends = |text: &str| match marker(call.as_ref(), (calls, close), text) {
+            Fit::No if start == Some(text.len()) => fit_any(calls.open.iter().copied(), text),
+            Fit::No if behind => ends_behind(calls, text),
+            fit => fit,
+        };
+        let (len, by) = match broken.step(text, ends, out) {
             Skipped::Took(len) => return Step::Took(len),
             Skipped::Hold => return Step::Hold,
             Skipped::Ended(len, by) => (len, by),
@@ -134,6 +150,11 @@ impl Section {
         let Phase::Broken(_, call) = std::mem::replace(&mut self.phase, Phase::Between) else {
             return Step::Stop(0);
         };
+        let goes_on = matches!(self.calls.body, CallBody::Python(_) | CallBody::Dsl { .. });
+        if goes_on && by == EndedBy::Value && resumes == Resumes::Never {
+            self.read_behind(call);
+            return Step::Took(len);
+        }
         if resumes != Resumes::Never {
             self.phase = Phase::Call(call);
         } else if !self.in_section {
@@ -156,7 +177,7 @@ impl Section {
 
     /// Ends a broken call, `len` bytes on.
     fn leave(&mut self, len: usize) -> Step {
-        (self.broken, self.whole) = (false, true);
+        (self.broken, self.whole, self.behind) = (false, true, false);
         Step::Broken(len)
     }
 
@@ -174,18 +195,19 @@ impl Section {
         let closed = !matches!(step, Step::Stop(_) | Step::End(0));
         let may_go_on = !closed && (!self.close.is_empty() || has_closer(self.calls));
         let next = match &self.phase {
-            Phase::Call(call) if may_go_on => self.marker(call.as_ref(), tail(text, len)),
+            Phase::Call(call) if may_go_on => match self.marker(call.as_ref(), tail(text, len)) {
+                Fit::No => ends_behind(self.calls, tail(text, len)),
+                fit => fit,
+            },
             _ => Fit::Whole(0),
         };
         if next == Fit::Begins {
             return if len > 0 { Step::Took(len) } else { Step::Hold };
         }
-        if let Phase::Call(mut call) = std::mem::replace(&mut self.phase, Phase::Between)
+        if let Phase::Call(call) = std::mem::replace(&mut self.phase, Phase::Between)
             && next == Fit::No
         {
-            // The rest of the call goes on behind its value.
-            let rest = BrokenCall::behind_value(&call.breaks());
-            self.phase = Phase::Broken(rest, call);
+            self.read_behind(call);
             return Step::Took(len);
         }
         if !self.in_section {
@@ -320,6 +342,7 @@ impl Walk for Section {
             return match std::mem::replace(&mut self.phase, Phase::Between) {
                 Phase::Call(mut call) if !self.broken => {
                     let rest = call.breaks();
+                    self.behind = false;
                     self.phase = Phase::Broken(BrokenCall::new(rest, self.max_rest), call);
                     true
                 }
@@ -332,6 +355,7 @@ impl Walk for Section {
         if self.whole && matches!(self.calls.body, CallBody::Elements(_)) {
             // Junk between the arguments and the closers around them.
             if let Phase::Call(call) = std::mem::replace(&mut self.phase, Phase::Between) {
+                self.behind = true;
                 self.phase = Phase::Broken(BrokenCall::behind_value(&Rest::default()), call);
                 return true;
             }
@@ -360,15 +384,28 @@ fn has_closer(calls: &Calls) -> bool {
         CallBody::Params(params) => !params.end.is_empty(),
         CallBody::Elements(_) => true,
         CallBody::Attributes { .. } | CallBody::Raw(..) => true,
-        CallBody::React | CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries => false,
+        // It ends with its line.
+        CallBody::React => true,
+        CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::Dictionaries => false,
+    }
+}
+
+/// Matches what else ends the rest of a broken call behind its value: the opener of the next call or, for calls without
+/// a closer, the end of the line.
+fn ends_behind(calls: &'static Calls, text: &str) -> Fit {
+    match calls.body {
+        CallBody::React | CallBody::Python(_) if text.starts_with('\n') => Fit::Whole(1),
+        _ => fit_any(calls.open.iter().copied().filter(|open| open.len() > 1), text),
     }
 }
 
 /// Matches what ends a broken call against the start of `text`.
 fn marker(call: &dyn Walk, (calls, close): (&'static Calls, &'static str), text: &str) -> Fit {
-    match call.ends_call(text) {
-        Fit::No => fit_any(ends(calls, close), text),
-        fit => fit,
+    match (call.ends_call(text), text.strip_prefix('\n')) {
+        (Fit::No, Some("")) if calls.place == Place::LineStart => Fit::Begins,
+        (Fit::No, Some(line)) if calls.place == Place::LineStart => fit_any(calls.open.iter().copied(), line),
+        (Fit::No, _) => fit_any(ends(calls, close), text),
+        (fit, _) => fit,
     }
 }
 
@@ -389,5 +426,7 @@ fn ends(calls: &'static Calls, close: &'static str) -> impl Iterator<Item = &'st
     let open = if is_tagged { calls.open } else { &[] };
     let sections = calls.sections.iter().flat_map(|&(open, close)| [open, close]);
     let markers = first.iter().chain(second).chain(open).copied().chain(sections).chain([close]);
-    markers.filter(|marker| !marker.is_empty() && !marker.contains('%'))
+    // A single bracket may also be a part of the arguments.
+    let is_bracket = move |marker: &str| is_tagged && matches!(marker, ")" | "]");
+    markers.filter(move |marker| !marker.is_empty() && !marker.contains('%') && !is_bracket(marker))
 }

@@ -76,6 +76,8 @@ pub(super) struct Region {
     broken: bool,
     /// Whether the broken call is in a list.
     in_list: bool,
+    /// Whether white space follows the value.
+    spaced: bool,
     /// Whether the rest of a broken call ends with its line.
     to_line_end: bool,
     /// How many bytes the rest of a broken call may have.
@@ -101,6 +103,7 @@ impl Region {
             forgives: false,
             broken: false,
             in_list: false,
+            spaced: false,
             to_line_end: false,
             max_rest: 0,
             ended: false,
@@ -132,7 +135,10 @@ impl Region {
                 Between::Begins => {}
                 // The list of a broken call goes on after the next value, and its bracket is not text.
                 Between::Taken if self.in_list && !self.broken => return Step::Certain(behind),
-                Between::Taken => return Step::Took(behind),
+                Between::Taken => {
+                    self.spaced |= character.is_ascii_whitespace();
+                    return Step::Took(behind);
+                }
                 Between::Value => {
                     // After a value, a possible opener is part of the next value.
                     let list = markup.starts_with('[');
@@ -169,7 +175,8 @@ impl Region {
         Step::Hold
     }
 
-    /// Whether the rest of a broken call goes on behind its value. Without a closer, words do not belong to it.
+    /// Whether the rest of a broken call goes on behind its value. Without a closer, words behind white space do not
+    /// belong to it.
     fn goes_on(&mut self, text: &str) -> Sure {
         let closed = match self.container {
             RegionKind::Tag(tag) => !tag.close.is_empty(),
@@ -181,7 +188,7 @@ impl Region {
         match self.ends(text) {
             Fit::Whole(_) => Sure::No,
             Fit::Begins => Sure::Maybe,
-            Fit::No if closed || !is_word => Sure::Yes,
+            Fit::No if closed || !is_word || !self.spaced => Sure::Yes,
             Fit::No => Sure::No,
         }
     }
@@ -237,7 +244,7 @@ impl Region {
             return Step::Whole(0);
         }
         rest.abandon(out);
-        self.broken = true;
+        (self.broken, self.spaced) = (true, false);
         if by == EndedBy::Limit {
             self.phase = Phase::Over;
             return self.leave(len);

@@ -100,7 +100,7 @@ pub static CALLING_TOOL: Format = Format {
                 legal: "",
                 before: &[],
                 after: &[")"],
-                close: &["]"],
+                close: &["]", ")]"],
                 common: true,
             }),
         }),
