@@ -229,8 +229,11 @@ impl Exchange {
     }
 }
 
+type OfStream = fn(&[u8]) -> Answer;
+type OfBody = fn(&[u8], u16) -> Answer;
+
 /// Returns how clients of a dialect read streams, and bodies with their status.
-fn read_by(client: ClientDialect) -> (fn(&[u8]) -> Answer, fn(&[u8], u16) -> Answer) {
+fn read_by(client: ClientDialect) -> (OfStream, OfBody) {
     match client {
         ClientDialect::Chat => (Answer::of_stream, Answer::of_body),
         ClientDialect::Messages => (messages::of_stream, messages::of_body),
