@@ -182,7 +182,7 @@ fn failure_is_one_line_with_a_hint() {
         (&["formats", "--import", "no/such/file"], 2, "no/such/file"),
         (&["check", "--config", "no/such/file"], 2, "no/such/file"),
         (&["serve"], 2, "nothing to serve"),
-        (&["bench", "--dialect", "messages"], 2, "--target"),
+        (&["bench", "--dialect", "mesages"], 2, "messages"),
         (&["--log-level", "=,=", "formats"], 2, "--log-level"),
         (&["demo", "--once", "--listen", "192.0.2.1:0"], 1, "loopback"),
         (&["mock", "--generate", "--listen", "192.0.2.1:0"], 1, "192.0.2.1:0"),

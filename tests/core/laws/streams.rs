@@ -186,7 +186,12 @@ proptest! {
             let (whole, _) = exchange.run([bytes.as_slice()]);
             let (cut, _) = exchange.run(cut_bytes(&bytes, &cuts));
             prop_assert_eq!(&cut, &whole);
-            prop_assert_eq!(common(&whole), common(&chat), "{:?}", client);
+            let (own, mut expected) = (common(&whole), common(&chat));
+            if client == ClientDialect::Completions && !expected["failed"].is_null() {
+                // Its last chunk tells calls, since its requests have no tools. A failed response has none.
+                expected["calls"] = json!([]);
+            }
+            prop_assert_eq!(own, expected, "{:?}", client);
         }
     }
 
