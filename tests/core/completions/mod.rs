@@ -188,6 +188,20 @@ fn encoded(options: &Options, fields: Value) -> (Value, Vec<String>) {
 }
 
 #[test]
+fn sampling_of_clients_of_other_apis_is_sent() {
+    let fields = json!({
+        "contents": [{"parts": [{"text": "q"}]}],
+        "generationConfig": {"topK": 5, "presencePenalty": 0.5},
+    });
+    let conversation = ClientDialect::Gemini.side().decode(fields.to_string().as_bytes()).unwrap();
+    let prompt = Prompt { text: "q".into(), bos: 0 };
+    let request = Options::default().encode_prompt(&prompt, &conversation, "m");
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!((&body["top_k"], &body["presence_penalty"]), (&json!(5), &json!(0.5)));
+    assert_eq!(request.dropped, [] as [&str; 0]);
+}
+
+#[test]
 fn each_server_gets_its_own_form_of_a_request() {
     let fields = json!({"stream": true, "temperature": 0.5, "max_completion_tokens": 7, "stop": ["a"], "seed": 1, "top_k": 3,
         "logit_bias": {"1": 2}, "chat_template_kwargs": {"x": 1}, "metadata": {}, "logprobs": true});

@@ -12,7 +12,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Fields of chat requests that mean the same here. llama.cpp and Ollama support some of them.
+/// Fields that mean the same in every API that has them. llama.cpp and Ollama support some of them.
 const SAMPLING: [&str; 8] = [
     "presence_penalty",
     "frequency_penalty",
@@ -199,7 +199,8 @@ fn sampling(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, 
     put(body, "top_p", sampling.top_p.as_ref());
     put(body, "stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
     put(body, "seed", sampling.seed.as_ref());
-    for (key, value) in rest.iter().filter(|(key, _)| SAMPLING.contains(&key.as_str())) {
+    let given = conversation.rest.fields().into_iter().flatten();
+    for (key, value) in given.filter(|(key, _)| SAMPLING.contains(&key.as_str())) {
         body.key(key).value(value);
     }
 }
@@ -219,7 +220,8 @@ fn dropped(conversation: &Conversation, rest: &Map<String, Value>, form: Form) -
     };
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
     let client = if conversation.is_prompt { Dialect::Completions } else { Dialect::Chat };
-    let foreign = conversation.rest.foreign_keys(client.name()).cloned();
+    let foreign = conversation.rest.foreign_keys(client.name());
+    let foreign = foreign.filter(|key| !SAMPLING.contains(&key.as_str())).cloned();
     let parts = conversation.turns.iter().filter(|_| !conversation.is_prompt).flat_map(|turn| &turn.parts);
     let media = parts.filter(|part| matches!(part, Part::Image { .. } | Part::Other(_)));
     let media = media.map(|_| "messages[].content[]".to_owned());
