@@ -62,6 +62,7 @@ fn last(answer: &mut Answer, line: &Value) {
     answer.done = true;
     let own = &line["toolwire"];
     let list = |key: &str| own[key].as_array().into_iter().flatten();
+    let calls_client = !answer.calls.is_empty() || list("broken_calls").next().is_some();
     for call in list("broken_calls").chain(list("server_calls")) {
         let arguments = call["arguments"].as_str().expect("text").to_owned();
         begin(answer, &call["id"], &call["name"], arguments);
@@ -80,7 +81,7 @@ fn last(answer: &mut Answer, line: &Value) {
         }
     }
     let reason = line["done_reason"].as_str().expect("a reason");
-    let finish = if reason == "stop" && !answer.calls.is_empty() { "tool_calls" } else { reason };
+    let finish = if reason == "stop" && calls_client { "tool_calls" } else { reason };
     answer.finish = Some(finish.to_owned());
     let count = |key: &str| Some((key.to_owned(), Some(&line[key]).filter(|count| count.is_u64())?.clone()));
     let counts: serde_json::Map<_, _> =

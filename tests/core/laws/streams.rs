@@ -186,10 +186,18 @@ proptest! {
             let (whole, _) = exchange.run([bytes.as_slice()]);
             let (cut, _) = exchange.run(cut_bytes(&bytes, &cuts));
             prop_assert_eq!(&cut, &whole);
-            let (own, mut expected) = (common(&whole), common(&chat));
-            if client == ClientDialect::Completions && !expected["failed"].is_null() {
-                // Its last chunk tells calls, since its requests have no tools. A failed response has none.
-                expected["calls"] = json!([]);
+            let (mut own, mut expected) = (common(&whole), common(&chat));
+            if client == ClientDialect::Completions {
+                // Its requests have no tools, so no finish reason says that there are calls.
+                own["finish"] = Value::Null;
+                expected["finish"] = Value::Null;
+            }
+            let tells_last = matches!(client, ClientDialect::Completions | ClientDialect::Ollama);
+            if tells_last && !expected["failed"].is_null() {
+                // A failed response lacks the last line, which tells calls that the client does not run.
+                let known = |call: &Value| expected["calls"].as_array().is_some_and(|calls| calls.contains(call));
+                prop_assert!(own["calls"].as_array().is_some_and(|calls| calls.iter().all(known)), "{}", own);
+                expected["calls"] = own["calls"].clone();
             }
             prop_assert_eq!(own, expected, "{:?}", client);
         }
