@@ -18,6 +18,13 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     error.to_string().into_bytes()
 }
 
+/// The failure for a request that names an unknown model.
+pub(crate) fn unknown_model(name: &str) -> Failure {
+    Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
+        .with_code("model_not_found")
+        .with_param("model")
+}
+
 fn error_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Request | Kind::NotFound | Kind::Method | Kind::TooLarge | Kind::ContextLength => {

@@ -4,9 +4,8 @@ use bytes::Bytes;
 
 use super::{error_body, request};
 use crate::{
-    Answering, ClientSide, Dialect, Endpoint, Operation, Writer,
-    conversation::Conversation,
-    failure::{Failure, Kind},
+    Answering, ClientSide, Dialect, Endpoint, Operation, Writer, conversation::Conversation,
+    failure::Failure, openai_error::unknown_model,
 };
 
 const ENDPOINTS: &[Endpoint] = &[
@@ -41,8 +40,6 @@ impl ClientSide for Client {
     }
 
     fn unknown_model(&self, name: &str) -> Failure {
-        Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
-            .with_code("model_not_found")
-            .with_param("model")
+        unknown_model(name)
     }
 }

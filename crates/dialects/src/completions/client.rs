@@ -6,8 +6,8 @@ use super::decode;
 use crate::{
     Answering, ClientSide, Dialect, Endpoint, Operation, Writer,
     conversation::Conversation,
-    failure::{Failure, Kind},
-    openai_error::error_body,
+    failure::Failure,
+    openai_error::{error_body, unknown_model},
 };
 
 const ENDPOINTS: &[Endpoint] =
@@ -38,8 +38,6 @@ impl ClientSide for Client {
     }
 
     fn unknown_model(&self, name: &str) -> Failure {
-        Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
-            .with_code("model_not_found")
-            .with_param("model")
+        unknown_model(name)
     }
 }

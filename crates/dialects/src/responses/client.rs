@@ -6,9 +6,7 @@ use serde_json::{Value, json};
 use super::{Socket, compact, error_body, history, request};
 use crate::{
     Answering, ClientSide, Dialect, Endpoint, Operation, Record, References, SocketSide, Writer,
-    conversation::Conversation,
-    failure::{Failure, Kind},
-    records,
+    conversation::Conversation, failure::Failure, openai_error::unknown_model, records,
 };
 
 const ENDPOINTS: &[Endpoint] = &[
@@ -50,9 +48,7 @@ impl ClientSide for Client {
     }
 
     fn unknown_model(&self, name: &str) -> Failure {
-        Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
-            .with_code("model_not_found")
-            .with_param("model")
+        unknown_model(name)
     }
 
     fn token_count(&self, tokens: usize) -> Value {

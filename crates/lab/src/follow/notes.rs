@@ -1,6 +1,9 @@
 //! [`Notes`]: how a follower records its observations.
 
-use super::sample::{Outcome, Sample, Token, TokenKind};
+use super::{
+    field::{Field, decoded},
+    sample::{Outcome, Sample, Token, TokenKind},
+};
 use crate::fixture::postmark::Finder;
 
 /// Finds a stream's postmarks, with a separate search for each kind of delta.
@@ -46,6 +49,14 @@ impl Notes<'_> {
 
     fn is_new(&self, rule: &str) -> bool {
         !self.sample.violations.iter().any(|told| super::rule(told) == rule)
+    }
+
+    /// Records the text in a member, if the member has a value.
+    pub(crate) fn content(&mut self, kind: TokenKind, field: Field<'_>, scratch: &mut String) {
+        match field.text() {
+            Some(body) => self.token(kind, decoded(body, scratch)),
+            None => self.holds(!field.has_value(), "content is not a string"),
+        }
     }
 
     /// Records a delta with the decoded `text`: one token for each postmark in it, or one token if there are no

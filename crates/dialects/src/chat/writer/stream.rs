@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     ID,
@@ -19,8 +19,7 @@ use crate::{
     custom_tools::Customs,
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
-    openai_head::Head,
-    openai_usage,
+    openai_chunk::{Head, put_frame},
     wire::json::escape_into,
 };
 
@@ -153,17 +152,7 @@ impl StreamForm for Stream {
             _ if !self.include_usage => {}
             Counts::None => {}
             Counts::Frame(frame) => put_frame(&frame, out),
-            Counts::Told(usage) => {
-                let chunk = json!({
-                    "id": self.head.id,
-                    "object": "chat.completion.chunk",
-                    "created": self.head.created,
-                    "model": self.head.model,
-                    "choices": [],
-                    "usage": openai_usage::object(&usage),
-                });
-                put_frame(chunk.to_string().as_bytes(), out);
-            }
+            Counts::Told(usage) => self.head.put_usage("chat.completion.chunk", &usage, out),
         }
         put_frame(b"[DONE]", out);
     }
@@ -357,10 +346,4 @@ fn put_index(out: &mut BytesMut, index: u32) {
 
 fn put_all<const N: usize>(out: &mut BytesMut, pieces: [&str; N]) {
     pieces.into_iter().for_each(|piece| out.put_slice(piece.as_bytes()));
-}
-
-fn put_frame(data: &[u8], out: &mut BytesMut) {
-    out.put_slice(b"data: ");
-    out.put_slice(data);
-    out.put_slice(b"\n\n");
 }

@@ -17,7 +17,7 @@ use crate::{
     custom_tools::Customs,
     event::{CallEnd, Event, Finish, Usage},
     failure::Failure,
-    openai_head::Head,
+    openai_chunk::Head,
     openai_usage,
 };
 

@@ -4,16 +4,14 @@
 //! the escaping, but no allocation.
 
 use bytes::{BufMut, BytesMut};
-use serde_json::json;
 
 use super::{ID, OBJECT, beside::Beside, finish_word};
 use crate::{
     Answering, StreamForm,
     event::{Event, Finish, Usage},
     failure::Failure,
+    openai_chunk::{Head, put_frame},
     openai_error::error_body,
-    openai_head::Head,
-    openai_usage,
     wire::json::{Encoder, escape_into},
 };
 
@@ -56,15 +54,7 @@ impl StreamForm for Stream {
 
     fn finish(&mut self, out: &mut BytesMut) {
         if let Some(usage) = self.usage.take().filter(|_| self.include_usage) {
-            let chunk = json!({
-                "id": self.head.id,
-                "object": OBJECT,
-                "created": self.head.created,
-                "model": self.head.model,
-                "choices": [],
-                "usage": openai_usage::object(&usage),
-            });
-            put_frame(chunk.to_string().as_bytes(), out);
+            self.head.put_usage(OBJECT, &usage, out);
         }
         put_frame(b"[DONE]", out);
     }
@@ -101,23 +91,16 @@ impl Stream {
     /// The start of a chunk. It is built once the upstream's head has arrived or is known to be missing.
     fn prefix(&self) -> Vec<u8> {
         let mut chunk = Encoder::default();
-        chunk.object(|chunk| self.put_head(chunk));
+        chunk.object(|chunk| self.head.put(OBJECT, chunk));
         let chunk = chunk.finish();
         let head = chunk.strip_suffix(b"}").unwrap_or_default();
         [b"data: ", head, b",\"choices\":[{\"index\":0,\"text\":\""].concat()
     }
 
-    fn put_head(&self, chunk: &mut Encoder) {
-        chunk.key("id").string(&self.head.id);
-        chunk.key("object").string(OBJECT);
-        chunk.key("created").value(&self.head.created);
-        chunk.key("model").string(&self.head.model);
-    }
-
     fn last(&mut self, finish: Finish, out: &mut BytesMut) {
         let mut chunk = Encoder::default();
         chunk.object(|chunk| {
-            self.put_head(chunk);
+            self.head.put(OBJECT, chunk);
             chunk.key("choices").array(|choices| {
                 choices.object(|choice| {
                     choice.key("index").value(&0);
@@ -130,10 +113,4 @@ impl Stream {
         });
         put_frame(&chunk.finish(), out);
     }
-}
-
-fn put_frame(data: &[u8], out: &mut BytesMut) {
-    out.put_slice(b"data: ");
-    out.put_slice(data);
-    out.put_slice(b"\n\n");
 }

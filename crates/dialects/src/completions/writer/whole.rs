@@ -11,8 +11,8 @@ use crate::{
     event::{Event, Finish, Usage},
     failure::Failure,
     joined::join,
+    openai_chunk::Head,
     openai_error::error_body,
-    openai_head::Head,
     openai_usage,
     wire::json::{Encoder, Json},
 };
@@ -73,10 +73,7 @@ impl WholeForm for Whole {
     fn finish(&mut self, out: &mut BytesMut) {
         let mut body = Encoder::with_capacity(self.kept + 512);
         body.object(|body| {
-            body.key("id").string(&self.head.id);
-            body.key("object").string(OBJECT);
-            body.key("created").value(&self.head.created);
-            body.key("model").string(&self.head.model);
+            self.head.put(OBJECT, body);
             body.key("choices").array(|choices| self.put_choices(choices));
             let usage = self.usage.as_ref().map(openai_usage::object);
             if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {

@@ -6,7 +6,7 @@ use crate::follow::{
     DONE, EventReader,
     calls::{Call, CallDelta},
     failure,
-    field::{Field, SmallList, decoded},
+    field::{Field, SmallList},
     notes::Notes,
     parse,
     sample::TokenKind,
@@ -232,9 +232,9 @@ impl Progress {
         let before = notes.sample.tokens.len();
         let reasoning =
             if delta.reasoning_content.has_value() { delta.reasoning_content } else { delta.reasoning };
-        token(TokenKind::Reasoning, reasoning, scratch, notes);
-        token(TokenKind::Text, delta.content, scratch, notes);
-        token(TokenKind::Text, delta.refusal, scratch, notes);
+        notes.content(TokenKind::Reasoning, reasoning, scratch);
+        notes.content(TokenKind::Text, delta.content, scratch);
+        notes.content(TokenKind::Text, delta.refusal, scratch);
         for call in delta.tool_calls.iter().flat_map(SmallList::iter) {
             self.call(call, scratch, notes);
         }
@@ -322,16 +322,5 @@ impl Progress {
             Some(_) => {}
         }
         self.finish = self.finish.or(Some(finish));
-    }
-}
-
-/// Records the text in a member of a delta, if present.
-fn token(kind: TokenKind, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
-    if !field.has_value() {
-        return;
-    }
-    match field.text() {
-        Some(body) => notes.token(kind, decoded(body, scratch)),
-        None => notes.breaks("content is not a string"),
     }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::follow::{
     EventReader,
-    field::{Field, SmallList, decoded},
+    field::{Field, SmallList},
     notes::Notes,
     parse,
     sample::TokenKind,
@@ -85,14 +85,14 @@ impl Ollama {
         notes.holds(has_content, "a line has neither message nor response");
         if let Some(message) = &line.message {
             notes.holds(message.role.is("assistant"), "a message does not have the role assistant");
-            self.token(TokenKind::Reasoning, message.thinking, notes);
-            self.token(TokenKind::Text, message.content, notes);
+            notes.content(TokenKind::Reasoning, message.thinking, &mut self.scratch);
+            notes.content(TokenKind::Text, message.content, &mut self.scratch);
             for call in message.tool_calls.iter().flat_map(SmallList::iter) {
                 call_of(call, notes);
             }
         }
-        self.token(TokenKind::Reasoning, line.thinking, notes);
-        self.token(TokenKind::Text, line.response, notes);
+        notes.content(TokenKind::Reasoning, line.thinking, &mut self.scratch);
+        notes.content(TokenKind::Text, line.response, &mut self.scratch);
         if line.done.raw() == "true" {
             self.is_over = true;
             notes.holds(line.done_reason.word().is_some(), "the last line has no done_reason");
@@ -100,13 +100,6 @@ impl Ollama {
             notes.ends();
         } else {
             notes.holds(line.done.raw() == "false", "a line does not say whether it is the last");
-        }
-    }
-
-    fn token(&mut self, kind: TokenKind, field: Field<'_>, notes: &mut Notes<'_>) {
-        match field.text() {
-            Some(body) => notes.token(kind, decoded(body, &mut self.scratch)),
-            None => notes.holds(!field.has_value(), "content is not a string"),
         }
     }
 }
