@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Clock, Dialect, Endpoint, Operation, SocketSide, Stamp, Target, Writer, fields::check_choice};
+use super::{
+    Clock, Dialect, Endpoint, Operation, SocketSide, Stamp, StoredPath, Target, Writer, fields::check_choice,
+};
 use crate::{
     conversation::{BuiltIn, CompactionForm, Conversation, Namespaced, Rest},
     failure::Failure,
@@ -19,6 +21,17 @@ pub trait ClientSide: Sync {
 
     /// The paths of the API.
     fn endpoints(&self) -> &'static [Endpoint];
+
+    /// The paths of stored responses.
+    fn stored_paths(&self) -> &'static [StoredPath] {
+        &[]
+    }
+
+    /// The methods that follow a model's name and a colon in paths of the API, including those that toolwire does not
+    /// serve. Such a path never means a model's entry.
+    fn model_methods(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// The endpoint of requests for a response, which is to be a stream or not.
     fn endpoint(&self, _stream: bool) -> Option<&'static Endpoint> {
@@ -184,8 +197,8 @@ pub trait ClientSide: Sync {
         None
     }
 
-    /// The response in a record, as the body of an HTTP response.
-    fn stored_response(&self, _record: &[u8]) -> Option<Bytes> {
+    /// The response in a record, as the body of an HTTP response to a request with this `query`.
+    fn stored_response(&self, _record: &[u8], _query: Option<&str>) -> Option<Bytes> {
         None
     }
 

@@ -68,6 +68,40 @@ impl Endpoint {
     }
 }
 
+/// A path of stored responses, which contains the id of one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StoredPath {
+    /// What precedes the id.
+    pub before: &'static str,
+    /// How ids begin. Other ids are not served at this path.
+    pub id: &'static str,
+    /// What follows the id.
+    pub after: &'static str,
+    /// What requests for this path ask for.
+    pub operation: StoredOperation,
+}
+
+/// What requests for a stored response ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredOperation {
+    /// GET: the response. DELETE: that it is deleted.
+    Response,
+    /// GET: the response's input.
+    Input,
+    /// DELETE: that the response, which cannot be read, is deleted.
+    Delete,
+    /// POST: that the response ends. Only complete responses are stored, so this is always refused.
+    Cancel,
+}
+
+impl StoredPath {
+    /// Whether this is the path of `path`. Returns the id as it is written in the path.
+    pub fn matched<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let id = path.strip_prefix(self.before)?.strip_suffix(self.after)?;
+        (id.starts_with(self.id) && !id.is_empty() && !id.contains('/')).then_some(id)
+    }
+}
+
 /// What the path and the query of a request say, for dialects whose bodies do not say all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'t> {

@@ -80,7 +80,7 @@ use self::{
 };
 pub use self::{
     client::{Answering, ClientSide, Made, ModelAbout, RateStyle, Record, References},
-    endpoint::{Endpoint, Operation, Target, parameter},
+    endpoint::{Endpoint, Operation, StoredOperation, StoredPath, Target, parameter},
     fit::{File, Source, Unfit, fitted},
     model_facts::{Adjusted, ESSENTIAL, MemberSettings, ModelFacts, facts_table, refused_member},
     observed_properties::{Observed, ReasoningField},

@@ -9,36 +9,12 @@ use crate::observe::untrusted_text::clip;
 use toolwire_config::{Passthrough, percent::percent_decoded};
 use toolwire_execution::files;
 use toolwire_pipeline::{
-    dialect::{ClientDialect, Endpoint, Operation, Target},
+    dialect::{ClientDialect, Endpoint, Operation, StoredOperation, Target},
     failure::{Failure, Kind},
 };
 
 /// All methods that any path accepts, in the format of an `Allow` header.
 pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, DELETE, OPTIONS";
-
-/// The path of stored responses, which are followed by an id.
-const STORED: (&str, ClientDialect) = ("/v1/responses/", ClientDialect::Responses);
-
-/// The path of messages in threads, and the start of their ids. They can only be deleted.
-const MESSAGES: &str = "/v1/messages/";
-const HELD: &str = "msg_";
-
-/// Methods of Gemini's API, which follow a model's path and a colon.
-const GEMINI_METHODS: [&str; 10] = [
-    "generateContent",
-    "streamGenerateContent",
-    "batchGenerateContent",
-    "generateAnswer",
-    "countTokens",
-    "embedContent",
-    "batchEmbedContents",
-    "asyncBatchEmbedContent",
-    "predict",
-    "predictLongRunning",
-];
-
-/// Suffix of the path of a stored response's input.
-const INPUT_ITEMS: &str = "/input_items";
 
 /// A path of a client's API, as a request names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +57,7 @@ impl ApiPath {
         let matched =
             possible.filter_map(|&(_, dialect, endpoint)| Some((dialect, endpoint, endpoint.matched(path)?)));
         let (dialect, endpoint, model) = matched.max_by_key(|(_, endpoint, _)| endpoint.weight())?;
-        if endpoint.operation == Operation::Model && is_of_gemini(model) {
+        if endpoint.operation == Operation::Model && names_method(model) {
             return None;
         }
         Some(Self { dialect, endpoint, model: percent_decoded(model)? })
@@ -106,10 +82,8 @@ impl ApiPath {
 pub(super) enum Route {
     /// A path of a client's API.
     Api(ApiPath),
-    /// A stored response, by id.
-    Stored(ClientDialect, String),
-    /// The input of a stored response, by its id.
-    StoredInput(ClientDialect, String),
+    /// A stored response, by id, and what is asked of it.
+    Stored(ClientDialect, StoredOperation, String),
     /// `/`, which some clients request to see whether the server exists.
     Root,
     /// A configured path whose requests are passed through unparsed.
@@ -147,17 +121,12 @@ impl Route {
         if let Some(api) = ApiPath::find(&path) {
             return Some(Self::Api(api));
         }
-        let (folder, dialect) = STORED;
-        if let Some(id) = path.strip_prefix(folder).filter(|id| !id.is_empty()) {
-            return match id.strip_suffix(INPUT_ITEMS) {
-                Some(id) => percent_decoded(id).map(|id| Self::StoredInput(dialect, id)),
-                None if id.contains('/') => None,
-                None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
-            };
-        }
-        let held = path.strip_prefix(MESSAGES);
-        if let Some(id) = held.filter(|id| id.starts_with(HELD) && !id.contains('/')) {
-            return percent_decoded(id).map(|id| Self::Stored(ClientDialect::Messages, id));
+        for dialect in ClientDialect::all() {
+            let mut matched =
+                dialect.side().stored_paths().iter().map(|stored| (stored.operation, stored.matched(&path)));
+            if let Some((operation, id)) = matched.find_map(|(operation, id)| Some((operation, id?))) {
+                return percent_decoded(id).map(|id| Self::Stored(dialect, operation, id));
+            }
         }
         if let Some(program) = path.strip_prefix(BASE).and_then(ProgramPath::find) {
             return Some(Self::Programs(program));
@@ -185,8 +154,9 @@ impl Route {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Api(api) => api.endpoint.name,
-            Self::Stored(..) => "stored",
-            Self::StoredInput(..) => "stored_input",
+            Self::Stored(_, StoredOperation::Response | StoredOperation::Delete, _) => "stored",
+            Self::Stored(_, StoredOperation::Input, _) => "stored_input",
+            Self::Stored(_, StoredOperation::Cancel, _) => "stored_cancel",
             Self::Root => "root",
             Self::Passthrough(_) => "passthrough",
             Self::Extension(route) => route.name,
@@ -228,7 +198,7 @@ impl Route {
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Api(api) => api.dialect,
-            Self::Stored(dialect, _) | Self::StoredInput(dialect, _) => *dialect,
+            Self::Stored(dialect, ..) => *dialect,
             _ => DEFAULT_DIALECT,
         }
     }
@@ -237,8 +207,9 @@ impl Route {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Api(api) => api.methods(),
-            Self::Stored(ClientDialect::Messages, _) => "DELETE, OPTIONS",
-            Self::Stored(..) => "GET, HEAD, DELETE, OPTIONS",
+            Self::Stored(_, StoredOperation::Delete, _) => "DELETE, OPTIONS",
+            Self::Stored(_, StoredOperation::Response, _) => "GET, HEAD, DELETE, OPTIONS",
+            Self::Stored(_, StoredOperation::Cancel, _) => "POST, OPTIONS",
             Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
             Self::Programs(program) => program.methods(),
             _ => "GET, HEAD, OPTIONS",
@@ -256,7 +227,7 @@ impl Route {
                 operation,
                 Operation::Generate | Operation::CountTokens | Operation::Compact | Operation::Pass
             ),
-            None => matches!(self, Self::Stored(..) | Self::StoredInput(..) | Self::Passthrough(_)),
+            None => matches!(self, Self::Stored(..) | Self::Passthrough(_)),
         }
     }
 
@@ -325,9 +296,10 @@ impl ProgramPath {
     }
 }
 
-/// Whether `id` is a model's id followed by a method of Gemini's API.
-fn is_of_gemini(id: &str) -> bool {
-    id.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
+/// Whether `id` is a model's id followed by a method of an API.
+fn names_method(id: &str) -> bool {
+    let Some((_, method)) = id.rsplit_once(':') else { return false };
+    ClientDialect::all().any(|dialect| dialect.side().model_methods().contains(&method))
 }
 
 /// Removes one of two leading slashes, which result from a client's base URL that ends with a slash.
@@ -343,10 +315,10 @@ const BASE: &str = "/v1";
 pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);
     let owner = |path: &str| {
-        let owns = |dialect: &ClientDialect| {
-            dialect.side().own_prefix().is_some_and(|prefix| path.starts_with(prefix))
-        };
-        ClientDialect::all().find(owns)
+        let prefix =
+            |dialect: &ClientDialect| dialect.side().own_prefix().filter(|own| path.starts_with(own));
+        let owners = ClientDialect::all().filter(|dialect| prefix(dialect).is_some());
+        owners.max_by_key(|dialect| prefix(dialect).map(str::len))
     };
     let owner = owner(&without_doubled_slash(path));
     let path = path.trim_end_matches('/');

@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{large, websocket::LocalResponses};
@@ -12,7 +11,7 @@ use crate::observe::{Metrics, untrusted_text::clip};
 use toolwire_config::{Config, StoreKind};
 use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::{
-    dialect::ClientDialect,
+    dialect::{ClientDialect, StoredOperation},
     failure::{Failure, Kind},
 };
 
@@ -120,25 +119,33 @@ impl Responses {
         Ok(records.await?.unwrap_or(Some(unstored)))
     }
 
-    /// Returns the stored response `id`, or its input.
+    /// Returns the stored response `id`, or its input, as `query` asks for it.
     ///
     /// # Errors
-    /// [`Kind::NotFound`], or if the store cannot be read.
+    /// [`Kind::NotFound`], or if the store cannot be read, or the request cannot be fulfilled.
     pub(super) async fn find(
         &self,
         dialect: ClientDialect,
         owner: Owner,
         id: &str,
-        part: Part,
+        operation: StoredOperation,
+        query: Option<&str>,
         now: u64,
     ) -> Result<Bytes, Failure> {
+        if asks_stream(query) {
+            return Err(not_streamed());
+        }
         let key = Key::new(owner, id);
         let record = self.read(move |store| find(store, &key, now)).await?.flatten();
-        let shown = record.and_then(|record| match part {
-            Part::Response => dialect.side().stored_response(&record),
-            Part::Input => dialect.side().stored_input(&record),
+        let shown = record.and_then(|record| match operation {
+            StoredOperation::Input => dialect.side().stored_input(&record),
+            _ => dialect.side().stored_response(&record, query),
         });
-        shown.ok_or_else(|| not_found(id))
+        match shown {
+            Some(_) if operation == StoredOperation::Cancel => Err(has_ended(id)),
+            Some(shown) => Ok(shown),
+            None => Err(not_found(id)),
+        }
     }
 
     /// Deletes the stored response `id`. Returns what to respond.
@@ -151,10 +158,10 @@ impl Responses {
         owner: Owner,
         id: &str,
         now: u64,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Bytes, Failure> {
         let key = Key::new(owner, id);
         match self.read(move |store| known(store.remove(&key, now).map(Some))).await?.flatten() {
-            Some(true) => Ok(dialect.side().deleted(id)),
+            Some(true) => Ok(dialect.side().deleted(id).to_string().into()),
             Some(false) | None => Err(not_found(id)),
         }
     }
@@ -228,26 +235,27 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// How many times larger records may be than the part of them that a request uses.
 const RECORDS_PER_BODY: usize = 4;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    Response,
-    Input,
-}
-
 /// Whether the query of a request for a stored response asks for a stream.
-pub(super) fn asks_stream(query: Option<&str>) -> bool {
+fn asks_stream(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair.eq_ignore_ascii_case("stream=true")))
 }
 
-pub(super) fn not_streamed() -> Failure {
+fn not_streamed() -> Failure {
     let message = "a stored response is not streamed; leave `stream` out";
     Failure::new(Kind::Request, message).with_param("stream")
 }
 
+/// Maximum number of bytes of an id in an error message.
+const MAX_SHOWN: usize = 128;
+
 fn not_found(id: &str) -> Failure {
-    const MAX_SHOWN: usize = 128;
     let message = format!("there is no stored response `{}`", clip(id, MAX_SHOWN));
     Failure::new(Kind::NotFound, message).with_param("id")
+}
+
+fn has_ended(id: &str) -> Failure {
+    let message = format!("the response `{}` has ended, so it cannot be canceled", clip(id, MAX_SHOWN));
+    Failure::new(Kind::Request, message).with_param("id")
 }
 
 pub(super) const DELETE: Method = Method::DELETE;
@@ -288,7 +296,7 @@ impl ResponseKeeper {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::large::{LARGE, tests::MOVED};

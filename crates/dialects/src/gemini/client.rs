@@ -48,6 +48,20 @@ const ENDPOINTS: &[Endpoint] = endpoints! {
     lists: "/v1beta/models" "/v1alpha/models"
 };
 
+/// The methods of the API, of which toolwire serves some.
+const METHODS: &[&str] = &[
+    "generateContent",
+    "streamGenerateContent",
+    "batchGenerateContent",
+    "generateAnswer",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+    "asyncBatchEmbedContent",
+    "predict",
+    "predictLongRunning",
+];
+
 /// A folder whose name belongs to the names of its models.
 const TUNED: &str = "tunedModels/";
 
@@ -66,6 +80,10 @@ impl ClientSide for Client {
     fn endpoint(&self, stream: bool) -> Option<&'static Endpoint> {
         let mut generating = ENDPOINTS.iter().filter(|endpoint| endpoint.operation == Operation::Generate);
         generating.find(|endpoint| (endpoint.name == STREAM) == stream)
+    }
+
+    fn model_methods(&self) -> &'static [&'static str] {
+        METHODS
     }
 
     fn own_prefix(&self) -> Option<&'static str> {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{error_body, model_page::Page, request, threads};
 use crate::{
-    Answering, ClientSide, Dialect, Endpoint, Operation, RateStyle, Record, References, Writer,
+    Answering, ClientSide, Dialect, Endpoint, Operation, RateStyle, Record, References, StoredOperation,
+    StoredPath, Writer,
     conversation::Conversation,
     failure::{Failure, Kind},
     records,
@@ -18,6 +19,10 @@ const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/v1/messages/count_tokens", name: "count_tokens", operation: Operation::CountTokens },
 ];
 
+/// Messages in threads can only be deleted.
+const STORED: &[StoredPath] =
+    &[StoredPath { before: "/v1/messages/", id: "msg_", after: "", operation: StoredOperation::Delete }];
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
 
@@ -28,6 +33,10 @@ impl ClientSide for Client {
 
     fn endpoints(&self) -> &'static [Endpoint] {
         ENDPOINTS
+    }
+
+    fn stored_paths(&self) -> &'static [StoredPath] {
+        STORED
     }
 
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {

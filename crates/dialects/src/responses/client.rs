@@ -5,14 +5,19 @@ use serde_json::{Value, json};
 
 use super::{Socket, compact, error_body, history, request};
 use crate::{
-    Answering, ClientSide, Dialect, Endpoint, Operation, Record, References, SocketSide, Writer,
-    conversation::Conversation, failure::Failure, openai_error::unknown_model, records,
+    Answering, ClientSide, Dialect, Endpoint, Operation, Record, References, SocketSide, StoredOperation,
+    StoredPath, Writer, conversation::Conversation, failure::Failure, openai_error::unknown_model, records,
 };
 
 const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/v1/responses", name: "responses", operation: Operation::Generate },
     Endpoint { path: "/v1/responses/input_tokens", name: "count_tokens", operation: Operation::CountTokens },
     Endpoint { path: "/v1/responses/compact", name: "compact", operation: Operation::Compact },
+];
+
+const STORED: &[StoredPath] = &[
+    StoredPath { before: "/v1/responses/", id: "", after: "", operation: StoredOperation::Response },
+    StoredPath { before: "/v1/responses/", id: "", after: "/input_items", operation: StoredOperation::Input },
 ];
 
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +30,10 @@ impl ClientSide for Client {
 
     fn endpoints(&self) -> &'static [Endpoint] {
         ENDPOINTS
+    }
+
+    fn stored_paths(&self) -> &'static [StoredPath] {
+        STORED
     }
 
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
@@ -92,7 +101,7 @@ impl ClientSide for Client {
         records::record(input, response)
     }
 
-    fn stored_response(&self, record: &[u8]) -> Option<Bytes> {
+    fn stored_response(&self, record: &[u8], _query: Option<&str>) -> Option<Bytes> {
         history::response(record)
     }
 

@@ -18,11 +18,11 @@ use crate::{
     request as checks,
     routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
     stamp::{seed, unix_time},
-    stored_responses::{self, Part},
+    stored_responses,
 };
 use toolwire_net::{store::Owner, telemetry};
 use toolwire_pipeline::{
-    dialect::{ClientDialect, Ids},
+    dialect::{ClientDialect, Ids, StoredOperation},
     failure::{Failure, Kind},
 };
 
@@ -174,17 +174,8 @@ impl Service {
         // hyper moves a request's future several times. The futures of the routes are on the heap to keep it small.
         Err(match route {
             Route::Api(api) => return Box::pin(self.api(&api, client, arrived, peer, body, access)).await,
-            Route::Stored(_, id) if head.method == stored_responses::DELETE => {
-                Box::pin(self.delete(dialect, client.owner, &id, access)).await
-            }
-            Route::Stored(..) if stored_responses::asks_stream(head.uri.query()) => {
-                reply::error(stored_responses::not_streamed(), dialect, access)
-            }
-            Route::Stored(_, id) => {
-                Box::pin(self.stored(dialect, client.owner, &id, Part::Response, access)).await
-            }
-            Route::StoredInput(_, id) => {
-                Box::pin(self.stored(dialect, client.owner, &id, Part::Input, access)).await
+            Route::Stored(_, operation, id) => {
+                Box::pin(self.stored(dialect, client.owner, &id, operation, &head, access)).await
             }
             Route::Passthrough(path) => {
                 Box::pin(self.pass_through(&path, dialect, client, &head, body, access)).await
@@ -253,31 +244,24 @@ impl Service {
         Ok((route, access))
     }
 
-    /// Handles a request for a stored response, or for its input.
+    /// Handles a request for a stored response.
     async fn stored(
         &self,
         dialect: ClientDialect,
         owner: Owner,
         id: &str,
-        part: Part,
+        operation: StoredOperation,
+        head: &request::Parts,
         access: Access,
     ) -> Response<ReplyBody> {
-        match self.shared.stored.responses.find(dialect, owner, id, part, unix_time()).await {
+        let (responses, now) = (&self.shared.stored.responses, unix_time());
+        let found = if head.method == stored_responses::DELETE {
+            responses.delete(dialect, owner, id, now).await
+        } else {
+            responses.find(dialect, owner, id, operation, head.uri.query(), now).await
+        };
+        match found {
             Ok(body) => reply::json_text(body, access),
-            Err(failure) => reply::error(failure, dialect, access),
-        }
-    }
-
-    /// Handles a request to delete a stored response.
-    async fn delete(
-        &self,
-        dialect: ClientDialect,
-        owner: Owner,
-        id: &str,
-        access: Access,
-    ) -> Response<ReplyBody> {
-        match self.shared.stored.responses.delete(dialect, owner, id, unix_time()).await {
-            Ok(deleted) => reply::json(&deleted, access),
             Err(failure) => reply::error(failure, dialect, access),
         }
     }
