@@ -163,6 +163,8 @@ fn frames(dialect: Dialect, tokens: &[&str]) -> Vec<String> {
         [owned(before), middle, owned(after)].concat()
     };
     match dialect {
+        // Only clients speak it.
+        Dialect::Interactions => Vec::new(),
         Dialect::Lumo => answers::Upstream::LumoV2.frames(tokens),
         Dialect::Chat => answers::Upstream::Chat.frames(tokens),
         Dialect::Completions => {

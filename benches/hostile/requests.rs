@@ -117,6 +117,14 @@ const SHAPES: &[(ClientDialect, &str)] = &[
         ClientDialect::Gemini,
         r##"{"contents":[{"parts":[«{"inlineData":{"mimeType":"image/png","data":"","displayName":"№"}}»]}]}"##,
     ),
+    (
+        ClientDialect::Interactions,
+        r##"{"input":[{"type":"text","text":"x"},«{"type":"thought","summary":[{"type":"text","text":"№"}]},{"type":"model_output","content":[{"type":"text","text":"№"}]}»]}"##,
+    ),
+    (
+        ClientDialect::Interactions,
+        r##"{"input":[«{"type":"function_call","id":"c№","name":"f","arguments":{"n":№}}»,«{"type":"function_result","call_id":"c№","result":[{"type":"text","text":"№"}]}»]}"##,
+    ),
     (ClientDialect::Chat, r##"{"messages":[{"role":"user","content":[«{"type":"text","text":"№"}»]}]}"##),
     (
         ClientDialect::Chat,

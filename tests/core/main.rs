@@ -28,6 +28,7 @@ mod formats;
 mod fuzz;
 mod gemini;
 mod hostile;
+mod interactions;
 mod laws;
 mod lumo;
 mod messages;

@@ -102,7 +102,6 @@ async fn errors_have_googles_form() {
         ("/v1beta/models/m:generateContent", None, 401, "UNAUTHENTICATED"),
         ("/v1beta/models/m:generateContent?key=wrong", None, 401, "UNAUTHENTICATED"),
         ("/v1beta/models/m:embedContent", Some(KEY), 404, "NOT_FOUND"),
-        ("/v1beta/interactions", Some(KEY), 404, "NOT_FOUND"),
         ("/v1/models/m:embedContent", Some(KEY), 404, "NOT_FOUND"),
         ("/v1beta/models/%ff:generateContent", Some(KEY), 404, "NOT_FOUND"),
         ("/v1beta/models", Some(KEY), 405, "INVALID_ARGUMENT"),

@@ -40,6 +40,7 @@ mod http1;
 mod incidents;
 mod instances;
 mod instructions;
+mod interactions;
 mod keys;
 mod limits;
 mod log;

@@ -15,7 +15,7 @@ use super::{
     client::Answer,
     completions as completions_client,
     cuts::{SIZES, places},
-    gemini as gemini_client, messages, ollama as ollama_client, responses,
+    gemini as gemini_client, interactions, messages, ollama as ollama_client, responses,
     upstream::Speech,
 };
 
@@ -238,6 +238,7 @@ fn read_by(client: ClientDialect) -> (OfStream, OfBody) {
         ClientDialect::Chat => (Answer::of_stream, Answer::of_body),
         ClientDialect::Messages => (messages::of_stream, messages::of_body),
         ClientDialect::Gemini => (gemini_client::of_stream, gemini_client::of_body),
+        ClientDialect::Interactions => (interactions::of_stream, interactions::of_body),
         ClientDialect::Responses => (responses::of_stream, responses::of_body),
         ClientDialect::Ollama => (ollama_client::of_stream, ollama_client::of_body),
         ClientDialect::Completions => (completions_client::of_stream, completions_client::of_body),

@@ -10,6 +10,7 @@ pub(crate) mod exchange;
 pub(crate) mod gemini;
 pub(crate) mod generated;
 pub(crate) mod hostile;
+pub(crate) mod interactions;
 pub(crate) mod messages;
 pub(crate) mod ollama;
 pub(crate) mod redis_server;

@@ -10,6 +10,7 @@
 //! To add a dialect, add a folder here and a row to the table below. The client side says which paths it
 //! serves, and the gateway finds them there.
 
+mod beside;
 mod block_order;
 mod body;
 mod cache_hints;
@@ -25,6 +26,9 @@ pub(crate) mod finish;
 mod fit;
 mod frame_cache;
 pub mod gemini;
+mod google_error;
+mod google_signatures;
+pub mod interactions;
 mod joined;
 mod json_array;
 pub mod lumo;
@@ -116,6 +120,7 @@ dialects! {
     Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Gemini "gemini" "Google Gemini": client gemini, upstream gemini;
+    Interactions "interactions" "Google Interactions": client interactions;
     Ollama "ollama" "Ollama": client ollama, upstream ollama;
     Completions "completions" "text completions": client completions, upstream completions;
 }

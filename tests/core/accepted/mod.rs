@@ -62,7 +62,8 @@ fn history(client: ClientDialect, arguments: &str) -> Conversation {
 fn arguments_that_are_not_an_object_become_one_for_every_upstream() {
     // In the others, arguments are objects.
     let has_objects = |client: &ClientDialect| {
-        [Dialect::Messages, Dialect::Gemini, Dialect::Completions].contains(&client.dialect())
+        let dialects = [Dialect::Messages, Dialect::Gemini, Dialect::Interactions, Dialect::Completions];
+        dialects.contains(&client.dialect())
     };
     for client in ClientDialect::all().filter(|client| !has_objects(client)) {
         for upstream in UPSTREAMS {
@@ -115,6 +116,14 @@ fn repeated_ids(client: ClientDialect) -> Conversation {
             json!({"contents": [{"role": "user", "parts": [{"text": "a"}]},
                 {"role": "model", "parts": [call(0), call(1)]}, {"role": "user", "parts": [result(0), result(1)]},
                 {"role": "model", "parts": [call(2)]}, {"role": "user", "parts": [result(2)]}]})
+        }
+        Dialect::Interactions => {
+            let call =
+                |n: u32| json!({"type": "function_call", "id": "x", "name": "f", "arguments": {"n": n}});
+            let result =
+                |n: u32| json!({"type": "function_result", "call_id": "x", "result": format!("r{n}")});
+            json!({"model": "m", "input": [{"type": "text", "text": "a"}, call(0), call(1), result(0), result(1),
+                call(2), result(2)]})
         }
         _ => {
             let call = |id: &str, n: u32| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": format!("{{\"n\":{n}}}")}, "extra": n});

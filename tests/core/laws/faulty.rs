@@ -181,7 +181,13 @@ fn faulty_call_is_replaced_by_a_correct_one() {
                 assert_exact(&what, before, &got);
                 assert_eq!(got.1.follow_ups, [fault.reason()], "{what}");
                 let usage = got.0.usage.unwrap();
-                let names = ["output_tokens", "completion_tokens", "candidatesTokenCount", "eval_count"];
+                let names = [
+                    "output_tokens",
+                    "completion_tokens",
+                    "candidatesTokenCount",
+                    "eval_count",
+                    "total_output_tokens",
+                ];
                 let output = names.iter().find_map(|name| usage.get(*name)).unwrap();
                 assert!(output.as_u64().unwrap() >= 4, "{what}: {usage}");
             }

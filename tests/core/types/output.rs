@@ -181,6 +181,7 @@ fn stream(own: Dialect, event: Option<&Value>) -> String {
 fn shown(own: Dialect, client: ClientDialect, stream: bool, response: &str) -> Result<Value, String> {
     let question = match client.dialect() {
         Dialect::Responses => json!({"model": "m", "input": "q", "stream": stream, "store": false}),
+        Dialect::Interactions => json!({"model": "m", "input": "q", "stream": stream, "store": false}),
         Dialect::Completions => json!({"model": "m", "prompt": "q", "stream": stream}),
         Dialect::Gemini => json!({
             "contents": [{"role": "user", "parts": [{"text": "q"}]}],

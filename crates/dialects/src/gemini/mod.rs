@@ -5,18 +5,16 @@
 
 mod client;
 mod decode;
-mod error;
 mod reader;
 mod refusal;
 mod request;
 mod schema;
-mod state;
 mod upstream;
 mod widths;
 mod writer;
 
+pub use super::google_error::error_body;
 pub(crate) use client::Client;
-pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Schemas, Thinking};
 pub use writer::Writer;

@@ -6,6 +6,7 @@
 mod chat;
 mod completions;
 mod gemini;
+mod interactions;
 mod messages;
 mod ollama;
 mod responses;
@@ -29,6 +30,7 @@ pub(crate) fn api(dialect: ClientDialect) -> &'static dyn ClientApi {
         ClientDialect::Responses => &responses::Responses,
         ClientDialect::Messages => &messages::Messages,
         ClientDialect::Gemini => &gemini::Gemini,
+        ClientDialect::Interactions => &interactions::Interactions,
         ClientDialect::Ollama => &ollama::Ollama,
     }
 }

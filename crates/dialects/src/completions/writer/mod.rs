@@ -4,7 +4,6 @@
 //! The API has no calls, and clients cannot declare tools. A call that an upstream makes nevertheless is in the list
 //! `calls` of toolwire's own member, with its arguments as the model wrote them.
 
-mod beside;
 mod stream;
 mod whole;
 

@@ -5,9 +5,10 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{ID, OBJECT, beside::Beside, finish_word};
+use super::{ID, OBJECT, finish_word};
 use crate::{
     Answering, StreamForm,
+    beside::Beside,
     event::{Event, Finish, Usage},
     failure::Failure,
     openai_chunk::{Head, put_frame},

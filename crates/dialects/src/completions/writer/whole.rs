@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use serde_json::{Map, Value};
 
-use super::{ID, OBJECT, beside::Beside, finish_word};
+use super::{ID, OBJECT, finish_word};
 use crate::{
     Answering, WholeForm,
+    beside::Beside,
     event::{Event, Finish, Usage},
     failure::Failure,
     joined::join,

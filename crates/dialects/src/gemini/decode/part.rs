@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{super::state::state, DIALECT};
+use super::DIALECT;
 use crate::{
     conversation::{Call, CallOutput, Part, Received, Text, is_own_id},
     event::Opaque,
     failure::Failure,
     field_case::camel_case,
     fields::{Fields, Path, wrong_type},
+    google_signatures::state,
     media::data_url,
     wire::json::{Encoder, Json, Kind},
 };

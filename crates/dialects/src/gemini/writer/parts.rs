@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::state::signature;
+use crate::google_signatures::signature;
 use crate::{
     conversation::own_id,
     event::{CallResult, CallStart, Media, Opaque, Runner, ServerCall},

@@ -14,7 +14,8 @@ use crate::{
     Answering, StreamForm,
     event::{CallEnd, Event, Reasoning},
     failure::Failure,
-    gemini::{error_body, state::signature},
+    gemini::error_body,
+    google_signatures::signature,
     wire::json::{Encoder, escape_into},
 };
 

@@ -11,7 +11,8 @@ use crate::{
     Answering, WholeForm,
     event::{CallEnd, Event, Reasoning},
     failure::Failure,
-    gemini::{error_body, state::signature},
+    gemini::error_body,
+    google_signatures::signature,
     wire::json::Encoder,
 };
 

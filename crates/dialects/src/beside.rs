@@ -1,9 +1,10 @@
-//! [`Beside`]: what a response contains beside text and reasoning.
+//! [`Beside`]: what a response contains that the client's API has no place for, including calls.
 
 use serde_json::json;
 
 use crate::{event::Event, notes::Notes, wire::json::Encoder};
 
+/// [`Notes`], and the calls that are not the client's.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     notes: Notes,
@@ -39,6 +40,13 @@ impl Beside {
             }
             event => self.notes.event(event),
         }
+    }
+
+    /// Records a call that did not end properly.
+    pub(super) fn broken(&mut self, index: u32, id: &str, name: &str, arguments: &str) {
+        self.kept += id.len() + name.len() + arguments.len();
+        let call = json!({"index": index, "id": id, "name": name, "arguments": arguments});
+        self.notes.add("broken_calls", call);
     }
 
     /// Writes toolwire's own member, if there is anything.
