@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { aiGoogle, gemini } from "./gemini.mjs";
+import { interactions } from "./interactions.mjs";
 import { langchain } from "./langchain.mjs";
 import { aiAnthropic, anthropic } from "./messages.mjs";
 import { aiOllama, ollama } from "./ollama.mjs";
@@ -11,7 +12,7 @@ import { aiResponses, responses, responsesHelper } from "./responses.mjs";
 import { seen, until } from "./scripted.mjs";
 import { CLIENTS, STAND } from "./sdk.mjs";
 
-const GEMINI_OLLAMA = [gemini, aiGoogle, ollama, aiOllama];
+const GEMINI_OLLAMA = [gemini, aiGoogle, interactions, ollama, aiOllama];
 const ALL = [...CLIENTS, langchain, anthropic, aiAnthropic, responses, responsesHelper, aiResponses, ...GEMINI_OLLAMA];
 
 for (const client of ALL) {

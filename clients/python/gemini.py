@@ -16,7 +16,8 @@ BASE_URL = STAND["url"].removesuffix("/v1")
 @cache
 def client(**options):
     """A client without automatic retries."""
-    http = types.HttpOptions(base_url=BASE_URL, timeout=TIMEOUT * 1000, **options)
+    once = types.HttpRetryOptions(attempts=1)
+    http = types.HttpOptions(base_url=BASE_URL, timeout=TIMEOUT * 1000, retry_options=once, **options)
     return genai.Client(api_key=STAND["key"], http_options=http)
 
 

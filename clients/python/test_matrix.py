@@ -3,6 +3,7 @@
 import pytest
 from checks import check, check_disconnect, every_case
 from gemini import Gemini
+from interactions import Interactions
 from messages import Messages
 from ollama_client import Ollama
 from responses import Responses, ResponsesHelper, ResponsesSocket
@@ -10,7 +11,8 @@ from sdk import CLIENTS
 from stand import STAND
 
 RESPONSES = {"responses": Responses(), "responses-helper": ResponsesHelper(), "responses-socket": ResponsesSocket()}
-ALL = CLIENTS | {"anthropic": Messages(), "google-genai": Gemini(), "ollama": Ollama()} | RESPONSES
+GOOGLE = {"google-genai": Gemini(), "interactions": Interactions()}
+ALL = CLIENTS | GOOGLE | {"anthropic": Messages(), "ollama": Ollama()} | RESPONSES
 
 
 @every_case(ALL)
