@@ -300,3 +300,17 @@ fn broken_examples_of_all_formats_are_never_half_a_call() {
     assert!(all.is_empty(), "{}", all.join("\n"));
     assert!(broken > 100, "{broken}");
 }
+
+#[test]
+fn text_of_broken_call_keeps_the_end_of_its_list() {
+    const BEGUN: &str = r#"<tool_call>[{"name": "f", "arguments": {"Paris"}}"#;
+    for rest in ["\n```", " `` x", "\n]", "\n```</tool_call>", "]</tool_call> x", ",\n", ",x", "; x", "}]"] {
+        let text = format!("{BEGUN}{rest}");
+        let got = seen("hermes", &text, true, Finish::Stop);
+        assert_eq!((&got.text, got.calls), (&text, vec![]), "{rest}");
+    }
+    let text = format!(r#"{BEGUN}, {{"name": "g", "arguments": {{}}}}]</tool_call>"#);
+    let got = seen("hermes", &text, true, Finish::Stop);
+    assert_eq!(got.calls, [("g {}".to_owned(), WHOLE)]);
+    assert_eq!(got.text, BEGUN);
+}

@@ -261,6 +261,7 @@ impl Detector {
             container: GatedContainer::new(channel, Gate::new(search.wait(false, true)), ""),
             rivals: Rivals::None,
             found: false,
+            is_text: false,
             behind: None,
             punctuation: 0,
             has_messages: true,

@@ -34,6 +34,8 @@ pub(super) struct Reading {
     pub(super) rivals: Rivals,
     /// Whether a call has been sent.
     pub(super) found: bool,
+    /// Whether the last call is broken and was passed on as text, to which the end of their list then belongs.
+    pub(super) is_text: bool,
     /// How the section ended, if what follows decides whether it was quoted.
     pub(super) behind: Option<Ending>,
     /// How many bytes of punctuation after that end have been read.

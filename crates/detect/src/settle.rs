@@ -154,6 +154,7 @@ impl Detector {
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
         let unsent = if ended || self.doubted.is_some() { None } else { reading.container.waiting_end() };
         match self.doubted.take() {
+            _ if ended && reading.is_text => self.release(0, out),
             _ if ended && reading.punctuation > 0 => {
                 self.held.drain(..self.held.len().saturating_sub(reading.punctuation));
                 self.release(0, out);
@@ -284,11 +285,16 @@ impl Detector {
         }
         self.say_broken(&reading, out);
         drop(reading.container.take_waiting());
-        (reading.rivals, reading.takes_line) = (Rivals::None, false);
+        (reading.rivals, reading.takes_line, reading.is_text) = (Rivals::None, false, true);
+        self.put_certain(&reading, out);
+        self.state = State::Calls(reading);
+    }
+
+    /// Passes on the held source as text, up to what may begin a call.
+    fn put_certain(&mut self, reading: &Reading, out: &mut impl Sink) {
         let certain = self.held.len().saturating_sub(reading.container.undecided());
         self.prose.put(head(&self.held, certain), out);
         self.held.drain(..certain);
-        self.state = State::Calls(reading);
     }
 
     /// Warns that the call that waits is broken, and is therefore text.
@@ -334,7 +340,7 @@ impl Detector {
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         self.keeps_end = false;
-        reading.found = true;
+        (reading.found, reading.is_text) = (true, false);
         let certain = self.held.len().saturating_sub(reading.container.undecided());
         self.held.drain(..certain);
         reading.rivals = Rivals::None;
@@ -342,6 +348,9 @@ impl Detector {
 
     /// Like [`Self::forget_certain`], but also sends the calls that waited.
     fn make_certain(&mut self, reading: &mut Reading, out: &mut impl Sink) {
+        if reading.is_text && !reading.container.has_begun() {
+            return self.put_certain(reading, out);
+        }
         self.forget_certain(reading);
         let waiting = reading.container.take_waiting();
         self.send(reading, waiting, false, out);
@@ -351,6 +360,9 @@ impl Detector {
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
         self.last_end = LastEnd { rescan, broken: false };
+        if reading.is_text {
+            return self.release(rescan, out);
+        }
         let waiting = reading.container.take_waiting();
         self.send(reading, waiting, false, out);
         let again = self.held.split_off(self.held.len().saturating_sub(rescan));

@@ -111,7 +111,7 @@ impl Ending {
             Finish::Length => "MAX_TOKENS",
             Finish::Filter => theirs.unwrap_or("SAFETY"),
             Finish::Stop | Finish::Calls if is_broken => "MALFORMED_FUNCTION_CALL",
-            Finish::Stop | Finish::Calls if self.refused => "SAFETY",
+            Finish::Stop if self.refused => "SAFETY",
             Finish::Stop | Finish::Calls => "STOP",
         })
     }

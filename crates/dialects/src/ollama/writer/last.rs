@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Last {
     finish: Option<Finish>,
+    /// Whether the text is a refusal, for which the API only has a reason.
+    refused: bool,
     usage: Option<Box<Usage>>,
     clock: Clock,
     begun: Duration,
@@ -27,7 +29,7 @@ impl Last {
     pub(super) fn new(answering: &Answering) -> Self {
         let clock = answering.clock;
         let begun = clock.now();
-        Self { finish: None, usage: None, clock, begun, first: None, notes: Notes::default() }
+        Self { finish: None, refused: false, usage: None, clock, begun, first: None, notes: Notes::default() }
     }
 
     /// Must be called at each piece of content.
@@ -41,6 +43,7 @@ impl Last {
     pub(super) fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Finish(finish) => self.finish = Some(*finish),
+            Event::Refusal(_) => self.refused = true,
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
             event => self.notes.event(event),
         }
@@ -67,6 +70,7 @@ impl Last {
         line.key("done_reason").string(match self.finish {
             Some(Finish::Length) => "length",
             Some(Finish::Filter) => "content_filter",
+            Some(Finish::Stop) if self.refused => "content_filter",
             _ => "stop",
         });
         let usage = self.usage.as_deref();

@@ -46,8 +46,11 @@ impl StreamForm for Stream {
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
-            // The API has no refusals.
-            Event::Text(text) | Event::Refusal(text) => self.piece(text, false, out),
+            Event::Text(text) => self.piece(text, false, out),
+            Event::Refusal(text) => {
+                self.last.event(event);
+                self.piece(text, false, out);
+            }
             Event::Reasoning(reasoning) => self.piece(&reasoning.text, true, out),
             Event::CallStart(start) => {
                 self.begin();

@@ -43,12 +43,13 @@ impl WholeForm for Whole {
         match event {
             Event::Start(start) => self.head.take(start),
             Event::Verbatim { means, .. } => means.iter().for_each(|event| self.event(event)),
-            Event::Text(_)
-            | Event::Refusal(_)
-            | Event::Reasoning(_)
-            | Event::CallStart(_)
-            | Event::Media(_) => {
+            Event::Text(_) | Event::Reasoning(_) | Event::CallStart(_) | Event::Media(_) => {
                 self.last.content();
+                self.content(event);
+            }
+            Event::Refusal(_) => {
+                self.last.content();
+                self.last.event(event);
                 self.content(event);
             }
             Event::CallArguments { index, piece } => self.calls.arguments(*index, piece),
