@@ -27,7 +27,9 @@ mod fit;
 mod frame_cache;
 pub mod gemini;
 mod google_error;
+mod google_refusal;
 mod google_signatures;
+mod google_widths;
 pub mod interactions;
 mod joined;
 mod json_array;
@@ -120,7 +122,7 @@ dialects! {
     Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Gemini "gemini" "Google Gemini": client gemini, upstream gemini;
-    Interactions "interactions" "Google Interactions": client interactions;
+    Interactions "interactions" "Google Interactions": client interactions, upstream interactions;
     Ollama "ollama" "Ollama": client ollama, upstream ollama;
     Completions "completions" "text completions": client completions, upstream completions;
 }

@@ -6,11 +6,9 @@
 mod client;
 mod decode;
 mod reader;
-mod refusal;
 mod request;
 mod schema;
 mod upstream;
-mod widths;
 mod writer;
 
 pub use super::google_error::error_body;

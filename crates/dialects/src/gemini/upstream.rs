@@ -1,11 +1,12 @@
 //! [`Options`]: the settings for an upstream of this dialect.
 
-use super::{ReaderSettings, refusal::refusal, request};
+use super::{ReaderSettings, request};
 use crate::{
     Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
     conversation::{Conversation, NameForm, Part, WantsBack},
     enforce::{Means, Subset},
     failure::Failure,
+    google_refusal::refusal,
     media::is_local,
     settings::Settings,
 };

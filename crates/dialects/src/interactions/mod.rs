@@ -1,4 +1,4 @@
-//! Google's Interactions API, for clients (docs/protocols/interactions.md).
+//! Google's Interactions API, both for clients and for upstreams (docs/protocols/interactions.md).
 //!
 //! A conversation consists of steps: what the user said, thoughts, calls, results, and what the model said. An
 //! interaction can continue a stored one.
@@ -6,11 +6,16 @@
 mod client;
 mod decode;
 mod history;
+mod reader;
+mod request;
+mod upstream;
 mod writer;
 
 use super::Dialect;
 
 pub(crate) use client::Client;
+pub use reader::{Reader, ReaderSettings};
+pub use upstream::Options;
 pub use writer::Writer;
 
 const DIALECT: &str = Dialect::Interactions.name();

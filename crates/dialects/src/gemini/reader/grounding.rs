@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::super::widths::Widths;
+use crate::google_widths::Widths;
 use crate::{
     event::{Annotation, Event, Sink},
     wire::json::Json,

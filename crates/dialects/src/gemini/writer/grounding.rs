@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::widths::Widths;
+use crate::google_widths::Widths;
 use crate::{event::Annotation, wire::json::Encoder};
 
 /// The pages cited so far. The API counts positions in bytes, so the widths of the text's characters are noted.

@@ -57,3 +57,8 @@ fn image(content: &mut Fields<'_, '_>) -> Result<Option<String>, Failure> {
     let uri = content.string("uri")?;
     Ok(data.map(|data| format!("data:{mime};base64,{data}")).or_else(|| uri.map(|uri| uri.into_owned())))
 }
+
+/// Whether a value of this type is a content, and not a step.
+pub(in super::super) fn is_content(kind: &str) -> bool {
+    matches!(kind, "text" | "image" | "audio" | "video" | "document")
+}

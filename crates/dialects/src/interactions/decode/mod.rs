@@ -4,6 +4,8 @@ mod content;
 mod steps;
 mod tools;
 
+pub(super) use content::is_content;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -16,6 +18,9 @@ use crate::{
     fields::{self, Fields, wrong_type, wrong_value},
     wire::json::{Json, Kind},
 };
+
+/// What precedes the names of members of `generation_config` in the fields that are kept.
+pub(super) const CONFIG_MEMBER: &str = "generation_config.";
 
 /// A field that the response repeats: whether thoughts are left out.
 pub(super) const NO_THOUGHTS: &str = "no_thoughts";
@@ -118,7 +123,7 @@ fn config(fields: &mut Fields<'_, '_>) -> Result<Config, Failure> {
     let has_thoughts = config.string("thinking_summaries")?.is_none_or(|summaries| summaries != "none");
     let choice = tools::choice(&mut config)?;
     for (key, value) in config.into_rest() {
-        fields.keep(&format!("generation_config.{key}"), value);
+        fields.keep(&format!("{CONFIG_MEMBER}{key}"), value);
     }
     Ok(Config { sampling, choice, has_thoughts })
 }

@@ -65,7 +65,7 @@ impl Turns {
                 self.0.push(Turn::of(Role::Tool, parts));
                 Ok(())
             }
-            "text" | "image" | "audio" | "video" | "document" => {
+            kind if content::is_content(kind) => {
                 let content = content::read(path, element)?;
                 self.add(Role::User, vec![content]);
                 Ok(())

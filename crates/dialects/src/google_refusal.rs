@@ -9,7 +9,7 @@ use crate::{
 
 /// The failure for an HTTP error. Its body is `{"error": {"code", "message", "status", "details"}}`, possibly
 /// in an array.
-pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+pub(crate) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let body_json = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let response = body_json.get(0).unwrap_or(&body_json);
     let error = response.get("error").unwrap_or(&Value::Null);

@@ -2,7 +2,7 @@
 
 /// The widths of a text's characters, as runs: ASCII text of any length is a single run.
 #[derive(Debug, Default)]
-pub(super) struct Widths(Vec<Run>);
+pub(crate) struct Widths(Vec<Run>);
 
 /// Consecutive characters of the same width.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ struct Run {
 
 impl Widths {
     /// Adds a piece of the text.
-    pub(super) fn said(&mut self, text: &str) {
+    pub(crate) fn said(&mut self, text: &str) {
         if text.is_ascii() {
             return self.add(1, text.len());
         }
@@ -37,17 +37,17 @@ impl Widths {
     }
 
     /// The length of the text in characters.
-    pub(super) fn characters(&self) -> u64 {
+    pub(crate) fn characters(&self) -> u64 {
         self.0.last().map_or(0, |run| run.characters as u64)
     }
 
     /// The position in characters of a position in bytes. Positions behind the text are at its end.
-    pub(super) fn character(&self, place: u64) -> u64 {
+    pub(crate) fn character(&self, place: u64) -> u64 {
         self.convert(place, |run| (run.bytes, run.characters), |_| 1, |run| run.width)
     }
 
     /// The position in bytes of a position in characters. Positions behind the text are at its end.
-    pub(super) fn bytes(&self, place: u64) -> u64 {
+    pub(crate) fn bytes(&self, place: u64) -> u64 {
         self.convert(place, |run| (run.characters, run.bytes), |run| run.width, |_| 1)
     }
 
