@@ -29,6 +29,7 @@ mod fuzz;
 mod gemini;
 mod hostile;
 mod interactions;
+mod interactions_upstreams;
 mod laws;
 mod lumo;
 mod messages;

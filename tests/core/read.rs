@@ -1,7 +1,7 @@
 //! Reads an upstream's body in pieces and summarizes it on one line.
 
 use toolwire::{
-    dialect::{Reader, Skipped, chat, completions, gemini, messages, ollama, responses},
+    dialect::{Reader, Skipped, chat, completions, gemini, interactions, messages, ollama, responses},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -178,6 +178,12 @@ impl MakesReader for responses::ReaderSettings {
 impl MakesReader for gemini::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Gemini(gemini::Reader::new(self))
+    }
+}
+
+impl MakesReader for interactions::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Interactions(interactions::Reader::new(self))
     }
 }
 

@@ -182,6 +182,7 @@ async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, Str
         Speech::Messages => of(Dialect::Messages),
         Speech::Responses => of(Dialect::Responses),
         Speech::Gemini => of(Dialect::Gemini),
+        Speech::Interactions => of(Dialect::Interactions),
         Speech::OllamaChat => of(Dialect::Ollama),
         Speech::Completions => of(Dialect::Completions),
         Speech::LumoV1 | Speech::LumoV2 => {

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prefill},
-    dialect::{Answering, ClientDialect, Reader, Stamp, chat, completions, gemini, lumo, ollama},
+    dialect::{Answering, ClientDialect, Reader, Stamp, chat, completions, gemini, interactions as interactions_dialect, lumo, ollama},
     format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
@@ -131,6 +131,11 @@ impl Exchange {
                 verbatim: self.verbatim && self.client == ClientDialect::Gemini,
                 ..gemini::ReaderSettings::default()
             })),
+            Speech::Interactions => {
+                let max_frame = limits.max_frame;
+                let settings = interactions_dialect::ReaderSettings { max_frame, tolerate_truncation };
+                Reader::Interactions(interactions_dialect::Reader::new(settings))
+            }
             Speech::OllamaChat => {
                 let max_frame = limits.max_frame;
                 Reader::Ollama(ollama::Reader::new(ollama::ReaderSettings { max_frame, tolerate_truncation }))

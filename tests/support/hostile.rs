@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::upstream::Speech;
 
 /// All upstream dialects except Ollama's text completions, which have fewer kinds of events.
-pub(crate) const SPEECHES: [Speech; 8] = [
+pub(crate) const SPEECHES: [Speech; 9] = [
     Speech::LumoV1,
     Speech::LumoV2,
     Speech::Chat,
@@ -13,6 +13,7 @@ pub(crate) const SPEECHES: [Speech; 8] = [
     Speech::Messages,
     Speech::Responses,
     Speech::Gemini,
+    Speech::Interactions,
     Speech::OllamaChat,
 ];
 
@@ -95,6 +96,21 @@ pub(crate) fn deviations(speech: Speech) -> Vec<Value> {
             json!(["fin", "stop"]),
             json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
         ],
+        Speech::Interactions => vec![
+            json!(["c", " keep-alive"]),
+            json!(["d", {"type": "model_output", "content": [{"type": "text", "text": "é",
+                "annotations": [{"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 2}]}]}]),
+            json!(["d", {"type": "thought", "signature": "s", "summary": [{"type": "text", "text": "hm"}]}]),
+            json!(["d", {"type": "google_search_call", "id": "n1", "arguments": {"queries": ["q"]}}]),
+            json!(["d", {"type": "google_search_result", "call_id": "n1", "result": [{"search_suggestions": "x"}]}]),
+            json!(["d", {"type": "later", "x": 1}]),
+            json!(["d", {"event_type": "interaction.status_update", "interaction_id": "v1_up", "status": "in_progress"}]),
+            json!(["d", {"event_type": "step.stop", "index": 0}]),
+            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": ""}}]}]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
+        ],
         Speech::OllamaChat => vec![
             json!(["d", {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "a", "arguments": {"x": 1}}}]}]),
             json!(["d", {"role": "assistant", "content": "é", "tool_calls": [{"id": "q", "function": {"index": 1, "name": "b", "arguments": {}}}]}]),
@@ -142,13 +158,14 @@ fn is_lines(speech: Speech) -> bool {
 }
 
 /// Strings that identify the frame that completes a response: its finish reason or its end marker.
-pub(crate) const END_MARKS: [&str; 7] = [
+pub(crate) const END_MARKS: [&str; 8] = [
     "finish_reason\":\"",
     "stop_reason\":\"",
     "\"type\":\"done\"",
     "[DONE]",
     "\"type\":\"response.completed\"",
     "\"finishReason\":\"",
+    "\"event_type\":\"interaction.completed\"",
     "\"done\":true",
 ];
 
@@ -185,6 +202,13 @@ pub(crate) fn whole(speech: Speech) -> Option<Value> {
             json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "hm", "thought": true},
             {"text": "Hi"}, {"functionCall": {"name": "a", "args": {"x": 1}}}]}, "finishReason": "STOP", "index": 0}],
             "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}, "modelVersion": "m", "responseId": "up"})
+        }
+        Speech::Interactions => {
+            json!({"id": "v1_up", "object": "interaction", "status": "requires_action", "model": "m", "steps": [
+            {"type": "thought", "signature": "s", "summary": [{"type": "text", "text": "hm"}]},
+            {"type": "model_output", "content": [{"type": "text", "text": "Hi"}]},
+            {"type": "function_call", "id": "p", "name": "a", "arguments": {"x": 1}}],
+            "usage": {"total_input_tokens": 3, "total_output_tokens": 2, "total_tokens": 5}})
         }
         Speech::OllamaChat => {
             json!({"model": "m", "message": {"role": "assistant", "content": "Hi", "thinking": "hm", "tool_calls":

@@ -8,6 +8,8 @@ pub(crate) mod completions;
 pub(crate) mod cuts;
 pub(crate) mod exchange;
 pub(crate) mod gemini;
+pub(crate) mod interactions;
+mod interactions_upstream;
 pub(crate) mod generated;
 pub(crate) mod hostile;
 pub(crate) mod interactions;

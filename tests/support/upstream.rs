@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt::Display};
 
 use serde_json::{Value, json};
 
-use super::responses_upstream;
+use super::{interactions_upstream, responses_upstream};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speech {
@@ -20,19 +20,21 @@ pub(crate) enum Speech {
     Responses,
     /// Gemini in SSE format.
     Gemini,
+    Interactions,
     /// Ollama's chat API in JSON lines.
     OllamaChat,
 }
 
 impl Speech {
     /// The dialects with native calls.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::LumoV1,
         Self::LumoV2,
         Self::Chat,
         Self::Messages,
         Self::Responses,
         Self::Gemini,
+        Self::Interactions,
         Self::OllamaChat,
     ];
 
@@ -57,6 +59,7 @@ impl Speech {
         match self {
             Self::Messages => return messages_stream(events).into_bytes(),
             Self::Responses => return responses_upstream::stream(events).into_bytes(),
+            Self::Interactions => return interactions_upstream::stream(events).into_bytes(),
             _ => {}
         }
         if self == Self::Chat {
@@ -73,7 +76,7 @@ impl Speech {
                 Self::Ollama => ollama_line(word, &event[1]),
                 Self::Gemini => gemini_frame(word, &event[1]),
                 Self::OllamaChat => ollama_chat_line(word, &event[1]),
-                Self::Messages | Self::Responses => continue,
+                Self::Interactions | Self::Messages | Self::Responses => continue,
             });
             stream.push_str(if matches!(self, Self::Ollama | Self::OllamaChat) { "\n" } else { "\n\n" });
         }

@@ -125,12 +125,12 @@ pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, Catalogu
     }
 }
 
-/// Adds the `id` that the entry would have in OpenAI's list. In Gemini's list, `name` is `models/NAME`
+/// Adds the `id` that the entry would have in OpenAI's list. In Google's list, `name` is `models/NAME`
 /// (docs/protocols/gemini.md#models); in Ollama's, it is the model's name (docs/protocols/ollama.md#models).
 fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
     let name = entry.get("name").and_then(Value::as_str);
     let id = match dialect {
-        Dialect::Gemini => name.and_then(|name| name.strip_prefix("models/")),
+        Dialect::Gemini | Dialect::Interactions => name.and_then(|name| name.strip_prefix("models/")),
         Dialect::Ollama if !entry.contains_key("id") => name,
         _ => return entry,
     };

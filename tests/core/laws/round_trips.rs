@@ -207,6 +207,7 @@ fn unsaid(client: ClientDialect) -> &'static [&'static str] {
         "responses" => &["sampling"],
         // The path of a request says these; parallel calls cannot be forbidden.
         "gemini" => &["model", "stream", "parallel"],
+        "interactions" => &["parallel"],
         // Ollama's API has no choice of tools, so tools that must not be called are left out.
         "ollama" => &["choice", "tools", "parallel"],
         _ => &[],

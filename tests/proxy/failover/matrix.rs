@@ -111,8 +111,15 @@ impl Fault {
     }
 }
 
-const SPEECHES: [Speech; 6] =
-    [Speech::LumoV2, Speech::Chat, Speech::Messages, Speech::Responses, Speech::Gemini, Speech::OllamaChat];
+const SPEECHES: [Speech; 7] = [
+    Speech::LumoV2,
+    Speech::Chat,
+    Speech::Messages,
+    Speech::Responses,
+    Speech::Gemini,
+    Speech::Interactions,
+    Speech::OllamaChat,
+];
 
 /// Returns the dialect's name, and settings with which it always streams.
 fn dialect(speech: Speech) -> (&'static str, &'static str) {
@@ -122,6 +129,7 @@ fn dialect(speech: Speech) -> (&'static str, &'static str) {
         Speech::Messages => ("messages", ""),
         Speech::Responses => ("responses", ""),
         Speech::Gemini => ("gemini", ""),
+        Speech::Interactions => ("interactions", ""),
         Speech::OllamaChat => ("ollama", ""),
         other => panic!("{other:?}"),
     }

@@ -46,7 +46,7 @@ pub(crate) fn provider(upstream: &Upstream) -> &str {
         Some((_, name)) => name,
         None if host.ends_with("aiplatform.googleapis.com") => "gcp.vertex_ai",
         None if host.starts_with("bedrock") && is_in("amazonaws.com") => "aws.bedrock",
-        None if upstream.dialect() == Dialect::Gemini => "gcp.gemini",
+        None if matches!(upstream.dialect(), Dialect::Gemini | Dialect::Interactions) => "gcp.gemini",
         None => &upstream.name,
     }
 }

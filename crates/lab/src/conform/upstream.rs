@@ -17,23 +17,29 @@ pub(crate) struct Frames {
 impl Frames {
     /// Writes a scenario, leaving out parts that the dialect does not support.
     pub(crate) fn of(scenario: &Scenario, api: Api) -> Self {
-        let mut writer = FrameWriter::new(api, &IDENTITY);
-        let (input, output) = USAGE;
-        writer.begin(input);
-        for step in &scenario.steps {
-            match step {
-                Step::Text(text) => writer.text(text),
-                Step::Reasoning(text) => writer.reasoning(text),
-                Step::Call(call) if api.has_calls() => {
-                    writer.call(&call.id, &call.name);
-                    call.arguments.iter().for_each(|piece| writer.arguments(piece));
-                }
-                Step::Call(_) => {}
-            }
-        }
-        writer.close();
+        let mut writer = written(scenario, api);
         let before_finish = writer.frames.len();
+        let (input, output) = USAGE;
         writer.end(scenario.finish, Usage { input, output }, api != Api::Lumo);
         Self { all: writer.frames.into_iter().map(|frame| frame.bytes).collect(), before_finish }
     }
+}
+
+/// Writes a scenario except its end.
+pub(crate) fn written(scenario: &Scenario, api: Api) -> FrameWriter {
+    let mut writer = FrameWriter::new(api, &IDENTITY);
+    writer.begin(USAGE.0);
+    for step in &scenario.steps {
+        match step {
+            Step::Text(text) => writer.text(text),
+            Step::Reasoning(text) => writer.reasoning(text),
+            Step::Call(call) if api.has_calls() => {
+                writer.call(&call.id, &call.name);
+                call.arguments.iter().for_each(|piece| writer.arguments(piece));
+            }
+            Step::Call(_) => {}
+        }
+    }
+    writer.close();
+    writer
 }

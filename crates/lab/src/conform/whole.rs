@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     scenario::{Scenario, Step, USAGE},
-    upstream::{Frames, IDENTITY},
+    upstream::{Frames, IDENTITY, written},
 };
-use crate::upstream::Api;
+use crate::upstream::{Api, Usage};
 use toolwire_pipeline::event::Finish;
 
 /// Whether a request, with this path and body, asks for a stream. Lumo has no other responses.
@@ -55,6 +55,9 @@ pub(crate) fn whole(scenario: &Scenario, api: Api) -> Value {
             let stop = finish(scenario, ["stop", "stop", "length", "stop"]);
             json!({"model": model, "created_at": "2025-06-15T15:06:40.000Z", "message": ollama_message(scenario),
                 "done": true, "done_reason": stop, "prompt_eval_count": input, "eval_count": output})
+        }
+        Api::Interactions => {
+            written(scenario, api).whole_interaction(scenario.finish, Usage { input, output })
         }
         // The last event contains the complete response.
         Api::Responses => {

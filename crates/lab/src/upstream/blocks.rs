@@ -61,6 +61,9 @@ impl FrameWriter {
         }
         let Some(item) = &mut self.open else { return };
         item.content.push_str(piece);
+        if self.api == Api::Interactions {
+            return self.step_delta(kind, piece);
+        }
         if self.api == Api::Messages {
             return self.message_delta(match kind {
                 Kind::Text => json!({"type": "text_delta", "text": piece}),
@@ -80,6 +83,7 @@ impl FrameWriter {
     /// Begins an item. In dialects without items, only stores it.
     pub(super) fn open_item(&mut self, item: Item) {
         match self.api {
+            Api::Interactions => self.open_step(&item),
             Api::Messages => {
                 let block = match item.kind {
                     Kind::Text => json!({"type": "text", "text": ""}),
@@ -104,6 +108,9 @@ impl FrameWriter {
     }
 
     pub(super) fn close_block(&mut self, item: Item) {
+        if self.api == Api::Interactions {
+            return self.close_step(&item);
+        }
         let done = whole(&item, self.identity, "completed");
         if self.api == Api::Messages {
             if item.kind == Kind::Reasoning {

@@ -2,6 +2,7 @@
 
 mod blocks;
 pub(crate) mod server;
+mod steps;
 mod writer;
 
 use std::{fmt, str::FromStr};
@@ -26,6 +27,8 @@ pub enum Api {
     Messages,
     /// Google Gemini.
     Gemini,
+    /// Google Interactions.
+    Interactions,
     /// Ollama's own API.
     Ollama,
     /// Proton Lumo, second version.
@@ -38,11 +41,12 @@ pub enum Api {
 
 impl Api {
     /// The dialects of gateways' upstreams.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Chat,
         Self::Responses,
         Self::Messages,
         Self::Gemini,
+        Self::Interactions,
         Self::Ollama,
         Self::Lumo,
         Self::Completions,
@@ -60,6 +64,7 @@ impl Api {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Gemini => "gemini",
+            Self::Interactions => "interactions",
             Self::Ollama => "ollama",
             Self::Lumo => "lumo",
             Self::Completions => "completions",
@@ -90,6 +95,7 @@ impl Api {
             ("/responses", Self::Responses),
             ("/messages", Self::Messages),
             (":streamGenerateContent", Self::Gemini),
+            ("/interactions", Self::Interactions),
             ("/api/chat", Self::Ollama),
         ];
         ends.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, api)| api)
@@ -99,7 +105,7 @@ impl Api {
     pub(crate) fn base(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Messages | Self::Completions => "/v1",
-            Self::Gemini => "/v1beta",
+            Self::Gemini | Self::Interactions => "/v1beta",
             Self::Lumo | Self::LumoV1 => "/api",
             Self::Ollama => "",
         }
@@ -139,6 +145,9 @@ impl Api {
     pub(crate) fn error_frame(self, frames: usize) -> Vec<u8> {
         self.frame(&match self {
             Self::Lumo | Self::LumoV1 => json!({"type": "error", "message": ERROR}),
+            Self::Interactions => {
+                json!({"event_type": "error", "error": {"code": "internal_error", "message": ERROR}})
+            }
             Self::Responses => {
                 json!({"type": "error", "code": "server_error", "message": ERROR, "param": null,
                 "sequence_number": frames})
@@ -163,7 +172,7 @@ impl Api {
                 json!({"error": {"message": ERROR, "type": kind, "param": null, "code": null}})
             }
             Self::Messages => json!({"type": "error", "error": {"type": kind, "message": ERROR}}),
-            Self::Gemini => {
+            Self::Gemini | Self::Interactions => {
                 json!({"error": {"code": status, "message": ERROR, "status": "INTERNAL"}})
             }
             Self::Lumo | Self::LumoV1 => json!({"Code": 2000, "Error": ERROR}),

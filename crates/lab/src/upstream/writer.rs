@@ -88,6 +88,7 @@ impl FrameWriter {
             Api::Chat => self.delta(json!({"role": "assistant", "content": ""})),
             Api::Responses => self.begin_response(),
             Api::Messages => self.begin_message(input),
+            Api::Interactions => self.begin_interaction(),
             Api::Lumo | Api::Completions | Api::Gemini | Api::Ollama => {}
         }
     }
@@ -106,7 +107,7 @@ impl FrameWriter {
             Api::Completions => self.completion(text, None),
             Api::Gemini => self.part(json!({ "text": text })),
             Api::Ollama => self.message(json!({ "content": text })),
-            Api::Responses | Api::Messages => self.block_delta(Kind::Text, text),
+            Api::Interactions | Api::Responses | Api::Messages => self.block_delta(Kind::Text, text),
         }
     }
 
@@ -117,7 +118,7 @@ impl FrameWriter {
             Api::Lumo => self.delta(json!({"target": "reasoning", "content": text})),
             Api::Gemini => self.part(json!({"thought": true, "text": text})),
             Api::Ollama => self.message(json!({"content": "", "thinking": text})),
-            Api::Responses | Api::Messages => self.block_delta(Kind::Reasoning, text),
+            Api::Interactions | Api::Responses | Api::Messages => self.block_delta(Kind::Reasoning, text),
             Api::LumoV1 | Api::Completions => {}
         }
     }
@@ -132,7 +133,7 @@ impl FrameWriter {
                 let call = json!({"index": index, "id": id, "type": "function", "function": function});
                 self.delta(json!({ "tool_calls": [call] }));
             }
-            Api::Gemini | Api::Ollama | Api::Responses | Api::Messages => {
+            Api::Gemini | Api::Interactions | Api::Ollama | Api::Responses | Api::Messages => {
                 self.close();
                 let item = Item {
                     kind: Kind::Call,
@@ -153,7 +154,7 @@ impl FrameWriter {
                 let index = self.calls.saturating_sub(1);
                 self.delta(json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}));
             }
-            Api::Responses | Api::Messages => self.block_delta(Kind::Call, piece),
+            Api::Interactions | Api::Responses | Api::Messages => self.block_delta(Kind::Call, piece),
             // These dialects do not stream arguments.
             Api::Gemini | Api::Ollama => self.open.iter_mut().for_each(|call| call.content.push_str(piece)),
             Api::LumoV1 | Api::Completions => {}
@@ -212,6 +213,7 @@ impl FrameWriter {
                     "eval_count": output, "eval_duration": 3_000_000});
                 self.put(&with(self.line(json!({"content": ""}), true), counts));
             }
+            Api::Interactions => self.end_interaction(finish, usage),
             Api::Responses => self.end_response(finish, usage),
             Api::Messages => self.end_message(finish, output),
         }

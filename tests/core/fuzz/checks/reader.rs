@@ -1,7 +1,7 @@
 //! Checks that splits do not change what upstream readers read.
 
 use toolwire::{
-    dialect::{Reader, chat, completions, gemini, lumo, messages, ollama, responses},
+    dialect::{Reader, chat, completions, gemini, interactions, lumo, messages, ollama, responses},
     event::Event,
     failure::Failure,
 };
@@ -49,6 +49,10 @@ fn reader_of(flags: u8) -> Reader {
         let settings =
             gemini::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(4), cites: on(3) };
         return Reader::Gemini(gemini::Reader::new(settings));
+    }
+    if on(6) && on(4) {
+        let settings = interactions::ReaderSettings { max_frame, tolerate_truncation: on(2) };
+        return Reader::Interactions(interactions::Reader::new(settings));
     }
     if on(6) {
         let settings = ollama::ReaderSettings { max_frame, tolerate_truncation: on(2) };

@@ -12,6 +12,7 @@ use crate::{
     channel::Channel,
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind},
+    finish::finish_of,
     frame_cache::FrameCache,
     google_widths::Widths,
     refusal::{reported_json, told},
@@ -285,7 +286,11 @@ impl AnswerState {
             "" | "in_progress" | "queued" | "idle" => return Ok(()),
             "completed" => Finish::Stop,
             "requires_action" => Finish::Calls,
-            "incomplete" | "budget_exceeded" | "requires_continuation" => Finish::Length,
+            "incomplete" | "budget_exceeded" | "requires_continuation" => {
+                let code = holder.get("errors").and_then(|errors| errors.elements().next());
+                let code = code.map(|error| text(error, "code")).unwrap_or_default();
+                if finish_of(&code) == Some(Finish::Filter) { Finish::Filter } else { Finish::Length }
+            }
             "failed" | "cancelled" => {
                 let error = holder.get("errors").and_then(|errors| errors.elements().next());
                 return Err(error.or_else(|| holder.get("error")).map_or_else(
