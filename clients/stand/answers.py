@@ -420,6 +420,75 @@ class Gemini(Answer):
         self.object({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "up", "responseId": "up"})
 
 
+class Interactions(Answer):
+    """Google's Interactions."""
+
+    def begin(self):
+        super().begin()
+        self.index = -1
+        self.step = None
+        self._event("interaction.created", interaction=self._interaction("in_progress"))
+
+    def text(self, *texts):
+        self._open({"type": "model_output"})
+        for text in texts:
+            self._delta({"type": "text", "text": text})
+
+    def reasoning(self, *texts):
+        self._open({"type": "thought"})
+        for text in texts:
+            self._delta({"type": "thought_summary", "content": {"type": "text", "text": text}})
+        self._delta({"type": "thought_signature", "signature": "c2lnbmF0dXJl"})
+        self._close()
+
+    def call(self, name, arguments):
+        self._close()
+        self.calls += 1
+        self._open({"type": "function_call", "id": f"up{self.number}x{self.calls}", "name": name, "arguments": {}})
+        self.more(arguments[:5])
+        for piece in pieces(arguments[5:]):
+            self.more(piece)
+
+    def more(self, arguments):
+        self._delta({"type": "arguments_delta", "arguments": arguments})
+
+    def finish(self, reason):
+        self._close()
+        statuses = {"stop": "completed", "tool_calls": "requires_action", "length": "incomplete"}
+        usage = {"total_input_tokens": INPUT_TOKENS, "total_output_tokens": OUTPUT_TOKENS}
+        self._event("interaction.completed", interaction=self._interaction(statuses[reason]) | {"usage": usage})
+        self.chunk(b"event: done\ndata: [DONE]\n\n")
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self._event("error", error={"code": "internal_error", "message": FAILURE})
+        self.cut()
+
+    def error_body(self, status):
+        return Gemini.error_body(self, status)
+
+    def _open(self, step):
+        if self.step != step["type"]:
+            self._close()
+            self.index += 1
+            self.step = step["type"]
+            self._event("step.start", index=self.index, step=step)
+
+    def _close(self):
+        if self.step:
+            self._event("step.stop", index=self.index)
+        self.step = None
+
+    def _delta(self, delta):
+        self._event("step.delta", index=self.index, delta=delta)
+
+    def _interaction(self, status):
+        return {"id": "v1_up", "object": "interaction", "status": status, "model": "up"}
+
+    def _event(self, kind, **members):
+        self.object({"event_type": kind} | members, event=kind)
+
+
 class Ollama(Answer):
     """Ollama's /api/chat, with lines of JSON. Calls are not split, and have no ids."""
 
@@ -469,6 +538,7 @@ PATHS = [
     ("/responses", Responses),
     (":streamGenerateContent", Gemini),
     (":generateContent", Gemini),
+    ("/interactions", Interactions),
     ("/chat/completions", Chat),
     # toolwire forwards these requests unread.
     ("/embeddings", Chat),

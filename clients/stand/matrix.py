@@ -155,6 +155,7 @@ UPSTREAMS = {
     "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
     "gemini": {"dialect": "gemini"},
+    "interactions": {"dialect": "interactions"},
     "responses": {"dialect": "responses"},
 }
 

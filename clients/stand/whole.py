@@ -121,6 +121,21 @@ def gemini(answer, reason):
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "up", "responseId": "up"}
 
 
+def interactions(answer, reason):
+    def text(text):
+        return [{"type": "text", "text": text}]
+
+    steps = [{"type": "thought", "signature": "c2ln", "summary": text(answer.thoughts)}] if answer.thoughts else []
+    steps += [{"type": "model_output", "content": text(answer.texts)}] if answer.texts else []
+    steps += [
+        {"type": "function_call", "id": id, "name": name, "arguments": json.loads(arguments)}
+        for id, name, arguments in answer.made
+    ]
+    status = {"stop": "completed", "tool_calls": "requires_action", "length": "incomplete"}[reason]
+    usage = {"total_input_tokens": INPUT_TOKENS, "total_output_tokens": OUTPUT_TOKENS}
+    return {"id": "v1_up", "object": "interaction", "status": status, "model": "up", "steps": steps, "usage": usage}
+
+
 def ollama(answer, reason):
     message = {"role": "assistant", "content": answer.texts}
     if answer.thoughts:
@@ -139,6 +154,7 @@ BODIES = {
     answers.Messages: messages,
     answers.Responses: responses,
     answers.Gemini: gemini,
+    answers.Interactions: interactions,
     answers.Ollama: ollama,
 }
 
