@@ -4,8 +4,9 @@
 
 The command finds a JSON file at the path in the environment variable STAND. It contains `binary` (the path of toolwire), the
 proxy's `url`, `key` and `metrics`, `upstream` (the scripted one), `cases` (fixtures: name, request, expect), `matrix` (the same for
-the scenarios in each upstream dialect), `upstreams` (those dialects), `agents` (what the suite of agents needs) and `loops` (models
-that run a complete tool loop). Exits with the command's status. TOOLWIRE_BIN selects the toolwire binary.
+the scenarios in each upstream dialect), `upstreams` (those dialects), `agents` (what the suite of agents needs), `all_loops` (models
+that run a complete tool loop) and `loops` (those without most of the formats; if NIGHTLY is set, all). Exits with the command's
+status. TOOLWIRE_BIN selects the toolwire binary.
 """
 
 import json
@@ -26,6 +27,9 @@ import upstream
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TOOLWIRE_BIN") or str(ROOT / "target/debug/toolwire")
 FOLDERS = [ROOT / "fixtures", ROOT / "clients/fixtures"]
+
+# Of the formats, each client of a normal run has every one of this number.
+EACH = 8
 
 # How long a process may take to print its address, in seconds.
 STARTING = 60
@@ -74,6 +78,12 @@ def written_calls():
     return {each["name"]: each["example"] for each in json.loads(listed) if "get_weather" in each["example"]}
 
 
+def without_most_formats(loops):
+    """All clients get the calls of a format in the same way, so one client's loop with each format is enough."""
+    formats = [name for name in loops if name.endswith("-untaught")]
+    return [name for name in loops if name not in formats] + formats[::EACH]
+
+
 def main(command):
     if not Path(BINARY).is_file():
         sys.exit(f"there is no {BINARY}; build it with `cargo build`, or name it in TOOLWIRE_BIN")
@@ -88,6 +98,7 @@ def main(command):
         stack.callback(server.shutdown)
         scripted = "http://{}:{}".format(*server.server_address)
         served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted, mock, examples)
+        loops = [model.name for model in served if model.name.startswith("loop-")]
         config = folder / "toolwire.toml"
         config.write_text(models.configuration(served), "utf-8")
         url = stack.enter_context(running(folder / "serve.log", "serve", "--config", str(config)))
@@ -103,7 +114,8 @@ def main(command):
                 "matrix": list(matrix.cases()),
                 "upstreams": list(matrix.UPSTREAMS),
                 "agents": agent_model.told(),
-                "loops": [model.name for model in served if model.name.startswith("loop-")],
+                "all_loops": loops,
+                "loops": loops if os.environ.get("NIGHTLY") else without_most_formats(loops),
             }),
             "utf-8",
         )
