@@ -5,7 +5,10 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prefill},
-    dialect::{Answering, ClientDialect, Reader, Stamp, chat, completions, gemini, interactions as interactions_dialect, lumo, ollama},
+    dialect::{
+        Answering, ClientDialect, Reader, Stamp, chat, completions, gemini,
+        interactions as interactions_dialect, lumo, ollama,
+    },
     format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,

@@ -65,8 +65,7 @@ impl Steps {
         let function = &element["function"];
         if element["id"].is_string() {
             self.close();
-            let step =
-                json!({"type": "function_call", "id": element["id"], "name": function["name"], "arguments": {}});
+            let step = json!({"type": "function_call", "id": element["id"], "name": function["name"], "arguments": {}});
             let index = self.start(&step);
             self.calls.insert(number, index);
         }

@@ -72,7 +72,7 @@ pub(super) struct CaseFlags {
     /// Dialects of clients, separated by commas [default: chat with --gateway, else all]
     #[arg(long, value_parser = client_dialect(), value_name = "DIALECTS", value_delimiter = ',')]
     pub(super) client: Vec<ClientDialect>,
-    /// Dialects of upstreams, separated by commas: chat, responses, messages, gemini, ollama, lumo,
+    /// Dialects of upstreams, separated by commas: chat, responses, messages, gemini, interactions, ollama, lumo,
     /// completions [default: chat with --gateway, else all]
     #[arg(long, value_name = "DIALECTS", value_delimiter = ',')]
     pub(super) upstream_dialect: Vec<Api>,
