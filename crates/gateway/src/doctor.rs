@@ -186,9 +186,7 @@ async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             (Part::Proxy, format!("the proxy wants a user and a password ({status})"))
         }
-        StatusCode::BAD_REQUEST
-            if matches!(upstream.dialect(), Dialect::Gemini | Dialect::Interactions) =>
-        (
+        StatusCode::BAD_REQUEST if matches!(upstream.dialect(), Dialect::Gemini | Dialect::Interactions) => (
             Part::Key,
             format!("the upstream refuses the request ({status}), as it does if the key is not valid"),
         ),
