@@ -168,7 +168,7 @@ async fn preflight_of_an_allowed_page_is_answered_without_keys() {
 }
 
 #[tokio::test]
-async fn body_that_is_not_declared_as_json_is_refused_without_keys() {
+async fn body_that_a_browser_does_not_declare_as_json_is_refused_without_keys() {
     let upstream = Upstream::start(at_once).await;
     let proxy = setup(&upstream).start().await;
     for (line, body) in &REQUESTS[..4] {
@@ -182,7 +182,7 @@ async fn body_that_is_not_declared_as_json_is_refused_without_keys() {
             let length = body.len();
             client
                 .send(format!(
-                    "{line} HTTP/1.1\r\nhost: localhost\r\n{kind}content-length: {length}\r\n\r\n{body}"
+                    "{line} HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n{kind}content-length: {length}\r\n\r\n{body}"
                 ))
                 .await;
             let response = client.response().await;
@@ -193,10 +193,19 @@ async fn body_that_is_not_declared_as_json_is_refused_without_keys() {
             );
             assert!(response.body.contains("Content-Type: application/json"), "{}", response.body);
         }
+        let curl = "content-type: application/x-www-form-urlencoded";
+        let mut client = Raw::connect(&proxy).await;
+        let length = body.len();
+        client
+            .send(format!(
+                "{line} HTTP/1.1\r\nhost: localhost\r\n{curl}\r\ncontent-length: {length}\r\n\r\n{body}"
+            ))
+            .await;
+        assert_eq!(client.response().await.status, 200, "{line} of a program");
         let declared = send(&proxy, (line, body), &["host: localhost", "accept: */*"]).await;
         assert_eq!(declared.status, 200, "{line}: {}", declared.body);
     }
-    assert_eq!(upstream.requests(), 3);
+    assert_eq!(upstream.requests(), 6);
 }
 
 #[tokio::test]

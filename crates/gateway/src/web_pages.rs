@@ -134,7 +134,8 @@ pub fn media_type(headers: &HeaderMap) -> &str {
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-/// Checks that the body is declared as JSON. Pages may send other types to any server without permission.
+/// Checks that a browser declares the body as JSON. Pages may send other types to any server without permission. Other
+/// programs need not: the commands in Ollama's documentation do not.
 ///
 /// # Errors
 /// [`Kind::Request`] with status 415.
@@ -144,10 +145,10 @@ pub(super) fn check_json(headers: &HeaderMap) -> Result<(), Failure> {
         let at = kind.len().checked_sub(end.len());
         at.and_then(|at| kind.get(at..)).is_some_and(|rest| rest.eq_ignore_ascii_case(end))
     };
-    if kind.eq_ignore_ascii_case("application/json") || ends_with("+json") {
+    if !is_from_browser(headers) || kind.eq_ignore_ascii_case("application/json") || ends_with("+json") {
         return Ok(());
     }
-    let message = "without client keys, the body must be declared as JSON: send the header `Content-Type: application/json`";
+    let message = "without client keys, a browser must declare the body as JSON: send the header `Content-Type: application/json`";
     let failure = Failure::new(Kind::Request, message).with_status(415).with_code("unsupported_media_type");
     Err(failure.with_param("content-type"))
 }
@@ -348,7 +349,9 @@ mod tests {
 
     #[test]
     fn body_is_json_only_if_it_is_declared_so() {
-        let declared = |kind: &str| check_json(&head(&[("content-type", kind)]).headers).is_ok();
+        let declared = |kind: &str| {
+            check_json(&head(&[("origin", "http://localhost"), ("content-type", kind)]).headers).is_ok()
+        };
         for kind in [
             "application/json",
             "Application/JSON ; charset=utf-8",
@@ -369,6 +372,7 @@ mod tests {
         ] {
             assert!(!declared(kind), "{kind}");
         }
-        assert!(check_json(&HeaderMap::new()).is_err());
+        assert!(check_json(&HeaderMap::new()).is_ok(), "no browser");
+        assert!(check_json(&head(&[("sec-fetch-site", "same-origin")]).headers).is_err());
     }
 }
