@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolwire::dialect::{
-    ClientDialect, UpstreamSide,
+    ClientDialect, UpstreamSide, fitted,
     interactions::{Options, ReaderSettings},
 };
 
@@ -189,4 +189,24 @@ fn arguments_and_texts_arrive_in_deltas() {
     let expected = "(h) | signed s | a😀 | media image/png AAAA | ran x code_execution {\"code\":\"1\"}  | c f {\"a\":1} | calls | \
         usage 6 5 11";
     assert_eq!(summary(&stream(&events)), expected);
+}
+
+#[test]
+fn files_on_googles_servers_reach_them() {
+    let uri = "https://generativelanguage.googleapis.com/v1beta/files/x";
+    let video = json!({"type": "video", "uri": uri, "mime_type": "video/mp4"});
+    let gemini = json!({"contents": [{"role": "user", "parts": [{"fileData": {"fileUri": uri, "mimeType": "video/mp4"}}]}]});
+    for (client, request) in [
+        (
+            ClientDialect::Interactions,
+            json!({"model": "m", "input": [{"type": "user_input", "content": [video]}]}),
+        ),
+        (ClientDialect::Gemini, gemini),
+    ] {
+        let conversation = client.side().decode(request.to_string().as_bytes()).unwrap();
+        let options = Options::default();
+        let fitted = fitted(&conversation, client.dialect(), &options).unwrap();
+        let body: Value = serde_json::from_slice(&options.encode(&fitted, "m").body).unwrap();
+        assert_eq!(body["input"], json!([{"type": "user_input", "content": [video]}]), "{client:?}");
+    }
 }

@@ -3,6 +3,8 @@
 mod steps;
 mod tools;
 
+pub(super) use steps::kind_of_media;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};

@@ -1,9 +1,11 @@
 //! [`Options`]: the settings for an upstream of this dialect.
 
-use super::{ReaderSettings, request};
+use serde_json::json;
+
+use super::{DIALECT, ReaderSettings, request};
 use crate::{
     Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
-    conversation::{Conversation, NameForm, Part, WantsBack},
+    conversation::{Conversation, NameForm, Part, Received, WantsBack},
     enforce::{Means, Subset},
     failure::Failure,
     google_refusal::refusal,
@@ -39,14 +41,16 @@ impl UpstreamSide for Options {
         &[("api-revision", "2026-05-20")]
     }
 
-    /// The type of a content follows from that of its data, so files are like images.
     fn file_part(&self, file: &File) -> Option<Part> {
-        let url = match &file.source {
-            Source::Data(_) => file.data_url()?,
-            Source::Url(url) if !is_local(url) => url.clone(),
+        let uri = match &file.source {
+            // The type of a content follows from that of its data.
+            Source::Data(_) => return Some(Part::Image { url: file.data_url()?, detail: None }),
+            Source::Url(url) if !is_local(url) => url,
+            Source::Id { id, owner: Dialect::Gemini } => id,
             _ => return None,
         };
-        Some(Part::Image { url, detail: None })
+        let content = json!({"type": request::kind_of_media(&file.mime), "uri": uri, "mime_type": file.mime});
+        Some(Part::Other(Received::new(DIALECT, content)))
     }
 
     fn names_files(&self) -> bool {

@@ -144,16 +144,21 @@ fn put_content(list: &mut Encoder, part: &Part) {
     }
 }
 
+/// The type of a content with data of this type.
+pub(in super::super) fn kind_of_media(mime: &str) -> &'static str {
+    match mime.split_once('/') {
+        Some(("audio", _)) => "audio",
+        Some(("video", _)) => "video",
+        Some(("application" | "text", _)) => "document",
+        _ => "image",
+    }
+}
+
 /// Writes the members of a content with a file. Its type follows from that of the data.
 fn put_media(content: &mut Encoder, url: &str) {
     let data = data_url(url);
     let mime = data.map(|(mime, _)| mime).or_else(|| mime_of_url(url)).unwrap_or_default();
-    let kind = match mime.split_once('/') {
-        Some((kind @ ("audio" | "video"), _)) => kind,
-        Some(("application" | "text", _)) => "document",
-        _ => "image",
-    };
-    content.key("type").string(kind);
+    content.key("type").string(kind_of_media(mime));
     match data {
         Some((_, data)) => content.key("data").string(data),
         None => content.key("uri").string(url),
