@@ -15,6 +15,8 @@
 extern crate toolwire_pipeline as toolwire;
 
 mod accepted;
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod bodies;
 mod chat;
 mod completions;

@@ -193,6 +193,13 @@ impl MakesReader for messages::ReaderSettings {
     }
 }
 
+#[cfg(feature = "bedrock")]
+impl MakesReader for toolwire::dialect::bedrock::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Bedrock(toolwire::dialect::bedrock::Reader::new(self))
+    }
+}
+
 impl MakesReader for ollama::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Ollama(ollama::Reader::new(self))

@@ -16,7 +16,9 @@ use super::{
 use toolwire_execution::audit::unix_millis;
 use toolwire_net::{proxied::is_loopback, tls::UpstreamTls};
 use toolwire_pipeline::{
-    dialect::{AccountSettings, Credentials, Dialect, Probe, Root, TemplateSource, UpstreamDialect},
+    dialect::{
+        AccountSettings, Credentials, Dialect, Probe, Root, Surroundings, TemplateSource, UpstreamDialect,
+    },
     settings::{Settings, names_secret},
 };
 
@@ -265,9 +267,10 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     for mut options in UpstreamDialect::all() {
         let dialect = options.dialect();
         options.adapt_to_host(host);
-        if let Some(cell) = table.cell(dialect.name()) {
+        let cell = table.cell(dialect.name());
+        if let Some(cell) = &cell {
             if draft.dialect.is_some_and(|spoken| spoken != dialect) {
-                cell.wrong::<()>(format!(
+                cell.clone().wrong::<()>(format!(
                     "settings of the dialect `{dialect}`, which this upstream does not speak"
                 ));
             }
@@ -275,11 +278,17 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                 options.settings(&mut Reading(table));
                 Some(())
             });
+        }
+        // Without settings of its own, the dialect itself may still be one that cannot be used.
+        let spoken = || table.cell("dialect").filter(|_| draft.dialect == Some(dialect));
+        if let Some(cell) = cell.or_else(spoken) {
             let read = |path: &Path| {
                 cell.context.files.note(path);
                 fs::read_to_string(path)
             };
-            match options.prepare(&read, unix_millis() / 1000) {
+            let environment = cell.context.environment;
+            let surroundings = Surroundings { read: &read, environment, now: unix_millis() / 1000 };
+            match options.prepare(&surroundings) {
                 Ok(None) => {}
                 Ok(Some(warning)) => cell.warn(warning),
                 Err(error) => _ = cell.wrong::<()>(error.to_string()),

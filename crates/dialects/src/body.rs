@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! bytes ─▶ what is it? ─event stream─▶ data of each event ─▶ ResponseState ─▶ Event
+//!                      ├─Amazon's frames─▶ each frame ─▶ ResponseState ─▶ Event
 //!                      ├─JSON─▶ each line or element, or all of it ─▶ ResponseState ─▶ Event
 //!                      └─a page─▶ Failure
 //! ```
@@ -19,6 +20,8 @@ use super::{
     refusal::{first_words, reported_event},
     skipped_parts::is_sign_of_life,
 };
+#[cfg(feature = "bedrock")]
+use crate::wire::amazon_frames;
 use crate::{
     event::{Event, Sink},
     failure::{Failure, Kind},
@@ -68,6 +71,9 @@ enum Body {
     Elements(JsonArray),
     /// A single JSON value: a complete response, or an error.
     Value(Vec<u8>),
+    /// Amazon's frames.
+    #[cfg(feature = "bedrock")]
+    Binary(Box<amazon_frames::Frames>),
     /// Markup: an error page, probably from a server between toolwire and the upstream.
     Page,
 }
@@ -128,6 +134,8 @@ impl<R: ResponseState> BodyReader<R> {
             Body::Lines { .. } => self.push_lines(bytes, out),
             Body::Elements(_) => self.push_elements(bytes, out),
             Body::Value(_) => self.push_value(bytes),
+            #[cfg(feature = "bedrock")]
+            Body::Binary(_) => self.push_binary(bytes, out),
             Body::Page if self.opening.len() < QUOTED => Ok(()),
             Body::Page => Err(not_a_stream(&self.opening)),
         };
@@ -169,6 +177,9 @@ impl<R: ResponseState> BodyReader<R> {
                 }
                 self.response.end(false, out)
             }
+            // A frame that the end of the body has truncated is ignored, like the end of any other body.
+            #[cfg(feature = "bedrock")]
+            Body::Binary(_) => self.response.end(false, out),
             Body::Page => Err(not_a_stream(&self.opening)),
         }
     }
@@ -218,6 +229,11 @@ impl<R: ResponseState> BodyReader<R> {
                 *bom += 1;
             } else if !first.is_ascii_whitespace() {
                 self.body = match (first, R::JSON) {
+                    // The length of a frame. No text begins with such a byte.
+                    #[cfg(feature = "bedrock")]
+                    (..b'\t', _) if R::IS_BINARY => {
+                        Body::Binary(Box::new(amazon_frames::Frames::new(self.max_frame)))
+                    }
                     (b'{' | b'[', JsonBody::Value) => Body::Value(Vec::new()),
                     (b'[', JsonBody::Elements) => Body::Elements(JsonArray::default()),
                     (b'{', JsonBody::Elements) => Body::Value(Vec::new()),
@@ -284,6 +300,23 @@ impl<R: ResponseState> BodyReader<R> {
             ElementError::NotJson => {
                 Failure::new(Kind::Protocol, "the upstream sent an array with an element that is not JSON")
             }
+        })
+    }
+
+    /// Reads the frames that end in `bytes`.
+    #[cfg(feature = "bedrock")]
+    fn push_binary(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let Self { body: Body::Binary(frames), response, has_begun, .. } = self else { return Ok(()) };
+        let mut result = Ok(());
+        let read = frames.push(bytes, |frame| {
+            *has_begun = true;
+            result = response.frame(frame, out);
+            let is_over = result.is_err() || response.progress().is_done;
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        result?;
+        read.map_err(|defect| {
+            Failure::new(Kind::Protocol, format!("the upstream's response cannot be read: {defect}"))
         })
     }
 
@@ -380,7 +413,7 @@ fn breaks_off(data: &[u8]) -> bool {
     str::from_utf8(data).is_err_and(|error| error.error_len().is_none())
 }
 
-fn utf8(data: &[u8]) -> Result<&str, Failure> {
+pub(super) fn utf8(data: &[u8]) -> Result<&str, Failure> {
     str::from_utf8(data).map_err(|error| {
         let at = error.valid_up_to();
         let message = format!("the upstream sent a frame that is not UTF-8 (at its byte {at})");

@@ -28,7 +28,7 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
         // Anthropic's servers paused in the middle of a turn, which continues when the client sends it back.
         | "pause_turn"
         | "compaction" => Finish::Length,
-        "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive"
+        "content_filter" | "content_filtered" | "guardrail_intervened" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive"
         | "harmful" | "spii" | "refusal" => Finish::Filter,
         _ => return None,
     })

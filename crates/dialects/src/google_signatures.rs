@@ -4,7 +4,12 @@
 
 use std::borrow::Cow;
 
-use crate::{Dialect, event::Opaque, media::decoded_text, opaque};
+use crate::{
+    Dialect,
+    event::Opaque,
+    media::{base64, decoded_text},
+    opaque,
+};
 
 /// The start of foreign state, before it is encoded.
 const MARK: &str = "toolwire:";
@@ -38,21 +43,6 @@ fn foreign(signature: &str) -> Option<String> {
     // The first bytes of the mark as base64, so that other signatures are not decoded.
     let is_marked = signature.starts_with("dG9vbHdpcmU6");
     is_marked.then(|| decoded_text(signature)).flatten()?.strip_prefix(MARK).map(str::to_owned)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let value = group.iter().fold(0_u32, |value, byte| (value << 8) | u32::from(*byte));
-        let value = value << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let digit = usize::try_from((value >> (18 - 6 * place)) & 63).unwrap_or(0);
-            let digit = DIGITS.get(digit).copied().filter(|_| place <= group.len());
-            text.push(char::from(digit.unwrap_or(b'=')));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@
 //! To add a dialect, add a folder here and a row to the table below. The client side says which paths it
 //! serves, and the gateway finds them there.
 
+pub mod bedrock;
 mod beside;
 mod block_order;
 mod body;
 mod cache_hints;
 mod channel;
 pub mod chat;
+mod citations;
 mod client;
 pub mod completions;
 mod custom_tools;
@@ -58,6 +60,7 @@ mod schemas;
 mod search_results;
 pub(crate) mod server;
 mod signatures;
+mod signing;
 mod skipped_parts;
 mod socket;
 mod stamp;
@@ -93,12 +96,13 @@ pub use self::{
     percent::percent_decoded,
     probe::{Probe, Root, TemplateSource},
     response_writer::ResponseWriter,
+    signing::Signing,
     skipped_parts::{Skip, Skipped},
     socket::{HttpError, SocketCreate, SocketFailure, SocketMessage, SocketSide},
     stamp::{Clock, Stamp},
     system_messages::SystemMessages,
     tool_searches::{SearchTool, found_tools, loaded_tools, undefer},
-    upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
+    upstream::{KeyHeader, ReaderRules, Surroundings, UpstreamRequest, UpstreamSide},
 };
 pub use self::{
     field_case::is_like, fields::check_choice, lumo::RequestKey, observed_properties::refuses_roles,
@@ -124,6 +128,7 @@ dialects! {
     Gemini "gemini" "Google Gemini": client gemini, upstream gemini;
     Interactions "interactions" "Google Interactions": client interactions, upstream interactions;
     Ollama "ollama" "Ollama": client ollama, upstream ollama;
+    Bedrock "bedrock" "Amazon Bedrock": upstream bedrock;
     Completions "completions" "text completions": client completions, upstream completions;
 }
 
@@ -189,12 +194,8 @@ impl UpstreamDialect {
     ///
     /// # Errors
     /// The same as for [`UpstreamSide::prepare`].
-    pub fn prepare(
-        &mut self,
-        read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
-        now: u64,
-    ) -> Result<Option<String>, KeyError> {
-        self.side_mut().prepare(read, now)
+    pub fn prepare(&mut self, surroundings: &Surroundings<'_>) -> Result<Option<String>, KeyError> {
+        self.side_mut().prepare(surroundings)
     }
 
     /// Applies the known defaults for the server at `host`, see [`UpstreamSide::adapt_to_host`].

@@ -29,6 +29,11 @@ pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
 
 /// Decodes base64 text in either alphabet. `None` if `data` is not base64 or does not contain text.
 pub(super) fn decoded_text(data: &str) -> Option<String> {
+    String::from_utf8(decoded(data)?).ok()
+}
+
+/// Decodes base64 in either alphabet. `None` if `data` is not base64.
+fn decoded(data: &str) -> Option<Vec<u8>> {
     let digits = data.trim_ascii().trim_end_matches('=').bytes().filter(|byte| !byte.is_ascii_whitespace());
     let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
     for digit in digits {
@@ -48,7 +53,44 @@ pub(super) fn decoded_text(data: &str) -> Option<String> {
             bits &= (1 << count) - 1;
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
+}
+
+/// Encodes bytes as base64.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let value = group.iter().fold(0_u32, |value, byte| (value << 8) | u32::from(*byte));
+        let value = value << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let digit = usize::try_from((value >> (18 - 6 * place)) & 63).unwrap_or(0);
+            let digit = DIGITS.get(digit).copied().filter(|_| place <= group.len());
+            text.push(char::from(digit.unwrap_or(b'=')));
+        }
+    }
+    text
+}
+
+/// The base64 of the bytes in `data`, followed by those in `more`. Most pieces are whole groups, and need not be
+/// decoded.
+#[cfg(feature = "bedrock")]
+pub(super) fn joined_base64(mut data: String, more: &str) -> String {
+    if data.len().is_multiple_of(4) && !data.ends_with('=') {
+        data.push_str(more);
+        return data;
+    }
+    // Only the last group is incomplete.
+    let whole = data.trim_end_matches('=').len() / 4 * 4;
+    let bytes = decoded(data.get(whole..).unwrap_or_default()).zip(decoded(more));
+    match bytes {
+        Some((mut last, more)) => {
+            last.extend(more);
+            data.truncate(whole);
+            data + &base64(&last)
+        }
+        None => data + more,
+    }
 }
 
 /// Whether servers cannot load this URL, because it is a file on the client's machine or a `data:` URL that
@@ -122,6 +164,18 @@ mod tests {
         assert_eq!(decoded_text("NDI=").as_deref(), Some("42"));
         assert_eq!((decoded_text("*"), decoded_text("/w==")), (None, None));
         assert_eq!(decoded_text("").as_deref(), Some(""));
+    }
+
+    #[cfg(feature = "bedrock")]
+    #[test]
+    fn pieces_of_base64_are_joined_by_their_bytes() {
+        for bytes in [&b"abcdefgh"[..], b"\xff\x00\x01", b""] {
+            for cut in 0..=bytes.len() {
+                let (one, two) = bytes.split_at(cut);
+                assert_eq!(joined_base64(base64(one), &base64(two)), base64(bytes), "{cut}");
+            }
+        }
+        assert_eq!(joined_base64("YQ==".to_owned(), "*"), "YQ==*");
     }
 
     #[test]

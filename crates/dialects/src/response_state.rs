@@ -5,6 +5,9 @@
 
 use std::fmt::Debug;
 
+#[cfg(feature = "bedrock")]
+use toolwire_wire::amazon_frames;
+
 use super::{Asked, JsonBody, Progress, ReasoningField, Skip, Skipped, not_json, progress::truncated};
 use crate::{
     event::Sink,
@@ -25,6 +28,10 @@ pub enum Found<'t> {
 pub trait ResponseState: Debug {
     /// How to read a body that starts like JSON.
     const JSON: JsonBody;
+
+    /// Whether streams consist of Amazon's frames.
+    #[cfg(feature = "bedrock")]
+    const IS_BINARY: bool = false;
 
     /// Whether servers of the dialect may run tools themselves and report that in their responses.
     const RUNS_TOOLS: bool = false;
@@ -87,6 +94,15 @@ pub trait ResponseState: Debug {
     /// The upstream's error, or a description of how the data violates the dialect.
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.known(data, out)? { Ok(()) } else { self.read(data, false, is_last, out) }
+    }
+
+    /// Handles one of Amazon's frames, in dialects whose streams consist of them.
+    ///
+    /// # Errors
+    /// The same as for [`ResponseState::data`].
+    #[cfg(feature = "bedrock")]
+    fn frame(&mut self, _frame: amazon_frames::Frame<'_>, _out: &mut impl Sink) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// Handles a body that is, or should have been, a single JSON value.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     tools::referred,
-    wire::json::{Json, Kind},
+    wire::json::{Encoder, Json, Kind},
 };
 
 /// Keywords for alternatives. Several APIs reject them at the top level of the schema for arguments, but
@@ -48,6 +48,25 @@ pub(super) fn for_openai(schema: Json<'_>) -> Option<Value> {
         add_items(&mut object);
     }
     Some(object)
+}
+
+/// Writes the schema of a tool's arguments as one of an object, for APIs that require that.
+pub(super) fn put_schema(body: &mut Encoder, schema: Option<Json<'_>>) {
+    let kind = schema.and_then(|schema| schema.get("type")?.as_str());
+    if let (Some(schema), Some("object")) = (schema, kind.as_deref()) {
+        return body.raw(schema);
+    }
+    body.object(|body| {
+        body.key("type").string("object");
+        if schema.is_none() {
+            body.key("properties").object(|_| {});
+        }
+        for (key, value) in schema.into_iter().flat_map(|schema| schema.members()) {
+            if key != "type" {
+                body.key(&key).raw(value);
+            }
+        }
+    });
 }
 
 /// The schema in OpenAI's `response_format`, for APIs that take only a schema. The format's description becomes the

@@ -1,10 +1,10 @@
 //! [`UpstreamSide`]: the trait by which a dialect calls the upstreams that speak it.
 
-use std::time::Duration;
+use std::{io, path::Path, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Dialect, File, KeyError, Observed, Probe, Reader, TemplateSource};
+use super::{Dialect, File, KeyError, Observed, Probe, Reader, Signing, TemplateSource};
 use crate::{
     conversation::{Conversation, IdForm, NameForm, Part, Prefill, Prompt, Turn, WantsBack},
     enforce::Means,
@@ -106,17 +106,18 @@ pub trait UpstreamSide: Settings {
         Ok(request)
     }
 
-    /// Completes the settings by reading the files that they refer to. `now` is the current Unix time in
-    /// seconds. Returns a warning if something will soon expire.
+    /// Completes the settings by reading the files and the variables that they refer to. Returns a warning if
+    /// something will soon expire.
     ///
     /// # Errors
     /// What is wrong with the settings.
-    fn prepare(
-        &mut self,
-        _read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
-        _now: u64,
-    ) -> Result<Option<String>, KeyError> {
+    fn prepare(&mut self, _surroundings: &Surroundings<'_>) -> Result<Option<String>, KeyError> {
         Ok(None)
+    }
+
+    /// How requests are signed, instead of sending a key.
+    fn signing(&self) -> Option<&Signing> {
+        None
     }
 
     /// Whether requests contain the conversation as a single text, written by the model's chat template.
@@ -244,6 +245,16 @@ pub trait UpstreamSide: Settings {
 
     /// Sets whether each delta repeats all earlier text, in dialects in which servers may do this.
     fn set_cumulative(&mut self, _cumulative: bool) {}
+}
+
+/// What settings may refer to.
+pub struct Surroundings<'a> {
+    /// Reads a file.
+    pub read: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// The value of an environment variable.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// The current Unix time in seconds.
+    pub now: u64,
 }
 
 /// How the upstream's API key is sent.

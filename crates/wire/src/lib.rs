@@ -3,6 +3,8 @@
 //!
 //! [`calendar`], [`debug_fields`], [`digest`], [`hex`], [`suggest`] and [`Invalid`] help other crates.
 
+#[cfg(feature = "amazon-frames")]
+pub mod amazon_frames;
 pub mod calendar;
 mod debug;
 pub mod digest;

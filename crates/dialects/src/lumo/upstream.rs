@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Options, ReaderSettings, Version, encode, refusal};
 use crate::{
-    Dialect, KeyError, Reader, ReaderRules, UpstreamRequest, UpstreamSide, conversation::Conversation,
-    failure::Failure, media::data_url,
+    Dialect, KeyError, Reader, ReaderRules, Surroundings, UpstreamRequest, UpstreamSide,
+    conversation::Conversation, failure::Failure, media::data_url,
 };
 
 impl UpstreamSide for Options {
@@ -47,12 +47,8 @@ impl UpstreamSide for Options {
         self.encryption.encrypt(request, random)
     }
 
-    fn prepare(
-        &mut self,
-        read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
-        now: u64,
-    ) -> Result<Option<String>, KeyError> {
-        self.encryption.prepare(read, now)
+    fn prepare(&mut self, surroundings: &Surroundings<'_>) -> Result<Option<String>, KeyError> {
+        self.encryption.prepare(surroundings.read, surroundings.now)
     }
 
     fn reader(&self, rules: &ReaderRules) -> Reader {

@@ -3,7 +3,6 @@
 //! [`BodyReader`] finds the frames, [`response`] interprets them, and [`event`] is a view of a single frame.
 //! A response without streaming is read as if each of its blocks had been streamed in one piece.
 
-mod citations;
 mod counts;
 mod event;
 mod plain;

@@ -212,6 +212,12 @@ impl NamedCalls {
         self.calls.iter().rfind(|call| call.key == key).map(|call| call.index)
     }
 
+    /// The index of the latest call with this id.
+    #[cfg(feature = "bedrock")]
+    pub(crate) fn number_of(&self, id: &str) -> Option<u32> {
+        self.calls.iter().rfind(|call| call.id == id).map(|call| call.index)
+    }
+
     pub(crate) fn has_client_call(&self) -> bool {
         self.has_client_call
     }

@@ -18,6 +18,8 @@ mod listing;
 mod no_response;
 mod pool;
 mod refusal;
+#[cfg(feature = "bedrock")]
+mod signer;
 mod small;
 mod stream;
 mod target;
@@ -88,6 +90,9 @@ enum Authorization {
     Target,
     /// By the session of an account.
     Account(Arc<Account>),
+    /// By a signature of each request.
+    #[cfg(feature = "bedrock")]
+    Signature(Arc<signer::Signer>),
     /// By the client's own session; see [`Client::of_request`]. Its tokens are added to the redactor.
     Client(Arc<Redactor>),
 }
@@ -166,10 +171,20 @@ impl Client {
         let authorization = match Account::of(&upstream, redactor, metrics)? {
             Some(account) => Authorization::Account(account),
             None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
-            None => Authorization::Target,
+            None => Self::by_target(&upstream, redactor),
         };
         let unsolicited = metrics.unsolicited(&upstream.name);
         Ok(Self { authorization, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
+    }
+
+    /// How requests are authorized if there is no account.
+    #[cfg_attr(not(feature = "bedrock"), allow(unused_variables, reason = "nothing can be signed"))]
+    fn by_target(upstream: &Upstream, redactor: &Redactor) -> Authorization {
+        #[cfg(feature = "bedrock")]
+        if let Some(signing) = upstream.options.side().signing() {
+            return Authorization::Signature(Arc::new(signer::Signer::new(signing, redactor)));
+        }
+        Authorization::Target
     }
 
     fn with_connector(
@@ -209,7 +224,7 @@ impl Client {
     pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
         match &self.authorization {
             Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
-            Authorization::Target | Authorization::Client(_) => None,
+            _ => None,
         }
     }
 
@@ -375,6 +390,14 @@ impl Client {
         let path = asked.path.as_deref();
         let account = match &self.authorization {
             Authorization::Target => return self.send(&*self.target(path)?, asked.body, limit).await,
+            #[cfg(feature = "bedrock")]
+            Authorization::Signature(signer) => {
+                let target = self.target(path)?;
+                let (uri, mut headers) = (target.request.uri(), target.request.headers().clone());
+                headers.extend(signer.headers(uri, &asked.body, std::time::SystemTime::now())?);
+                let target = Target::new(&self.upstream, Method::POST, uri.clone(), headers);
+                return self.send(&target.map_err(no_address)?, asked.body, limit).await;
+            }
             Authorization::Client(_) => return Err(self.unauthorized()),
             Authorization::Account(account) => account,
         };

@@ -11,7 +11,6 @@ use memchr::memchr2;
 
 use super::{
     ReaderSettings,
-    citations::Citations,
     counts::Counts,
     event::{PieceKind, StreamEvent, text},
     plain::Plain,
@@ -19,6 +18,7 @@ use super::{
 use crate::{
     Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     channel::{Channel, cuts_pair, emit},
+    citations::Citations,
     event::{Event, Finish, Reasoning, Sink, Start},
     failure::Failure,
     frame_cache::FrameCache,

@@ -145,7 +145,9 @@ impl ResponseReader {
             ("citations_delta", frame) => {
                 let citation = delta.get("citation").unwrap_or_default();
                 match frame.filter(|_| citation.kind() == JsonKind::Object) {
-                    Some(frame) => self.citations.pass(citation, frame, out),
+                    Some(frame) => {
+                        self.citations.pass(text(citation, "url"), text(citation, "title"), frame, out);
+                    }
                     None => self.cite(citation, out),
                 }
             }
@@ -178,7 +180,8 @@ impl ResponseReader {
     }
 
     fn cite(&mut self, citation: Json<'_>, out: &mut impl Sink) {
-        if !self.citations.take(citation, self.limits.max_hold, out) {
+        let (url, title) = (text(citation, "url"), text(citation, "title"));
+        if !self.citations.take(url, title, self.limits.max_hold, out) {
             self.skipped.add(Skip::UnknownPart);
         }
     }

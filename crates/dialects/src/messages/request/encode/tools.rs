@@ -10,7 +10,7 @@ use crate::{
     cache_hints::{self, CACHE_CONTROL},
     conversation::{Conversation, Part, Tool, ToolChoice},
     messages::toolsets,
-    schemas::{has_choices, of_object},
+    schemas::{has_choices, of_object, put_schema},
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
@@ -121,25 +121,6 @@ fn mended(declared: Json<'_>) -> Option<Value> {
     let mut mended = declared.to_value();
     mended.as_object_mut()?.insert("input_schema".to_owned(), of_object(&schema.to_value()));
     Some(mended)
-}
-
-/// Writes a schema, which must describe an object.
-fn put_schema(body: &mut Encoder, schema: Option<Json<'_>>) {
-    let kind = schema.and_then(|schema| schema.get("type")?.as_str());
-    if let (Some(schema), Some("object")) = (schema, kind.as_deref()) {
-        return body.raw(schema);
-    }
-    body.object(|body| {
-        body.key("type").string("object");
-        if schema.is_none() {
-            body.key("properties").object(|_| {});
-        }
-        for (key, value) in schema.into_iter().flat_map(|schema| schema.members()) {
-            if key != "type" {
-                body.key(&key).raw(value);
-            }
-        }
-    });
 }
 
 fn put_choice(body: &mut Encoder, conversation: &Conversation) {

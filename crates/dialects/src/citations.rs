@@ -1,10 +1,8 @@
 //! [`Citations`]: the citations in a text block. The range that they cover is known only when the block ends.
 
-use super::event::text;
-use crate::{
-    event::{Annotation, Event, Sink},
-    wire::json::Json,
-};
+use std::borrow::Cow;
+
+use crate::event::{Annotation, Event, Sink};
 
 /// The citations in the open block and the position in the response's text.
 #[derive(Debug, Default)]
@@ -25,12 +23,16 @@ impl Citations {
 
     /// Records a citation of a web page. Returns `false` if the citation is of something else. Citations are
     /// held until the block ends, or until they exceed `limit` bytes.
-    pub(super) fn take(&mut self, citation: Json<'_>, limit: usize, out: &mut impl Sink) -> bool {
-        let url = text(citation, "url");
+    pub(super) fn take(
+        &mut self,
+        url: Cow<'_, str>,
+        title: Cow<'_, str>,
+        limit: usize,
+        out: &mut impl Sink,
+    ) -> bool {
         if url.is_empty() {
             return false;
         }
-        let title = text(citation, "title");
         if self.kept + url.len() + title.len() > limit {
             self.tell(out);
         }
@@ -40,10 +42,10 @@ impl Citations {
     }
 
     /// Emits a citation at once, with its frame.
-    pub(super) fn pass(&self, citation: Json<'_>, frame: &str, out: &mut impl Sink) {
-        let (url, title) = (text(citation, "url"), text(citation, "title"));
+    pub(super) fn pass(&self, url: Cow<'_, str>, title: Cow<'_, str>, frame: &str, out: &mut impl Sink) {
+        let is_page = !url.is_empty();
         let annotation = Event::Annotation(Annotation { url, title, span: (self.from, self.at) });
-        let means = Some(&annotation).filter(|_| !text(citation, "url").is_empty());
+        let means = Some(&annotation).filter(|_| is_page);
         out.event(Event::Verbatim { frame, means });
     }
 

@@ -1,0 +1,105 @@
+//! Stands in for the dialect in builds without the feature `bedrock`: its settings are refused.
+
+use super::{ABSENT, Options};
+use crate::{
+    Asked, Dialect, KeyError, ReaderRules, Skipped, Surroundings, UpstreamRequest, UpstreamSide,
+    conversation::Conversation,
+    event::Sink,
+    failure::{Failure, Kind},
+    refusal::refusal,
+};
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Bedrock
+    }
+
+    fn path(&self) -> &'static str {
+        "model"
+    }
+
+    fn encode(&self, conversation: &Conversation, _model: &str) -> UpstreamRequest {
+        UpstreamRequest {
+            body: bytes::Bytes::new(),
+            path: None,
+            dropped: Vec::new(),
+            stream: conversation.stream,
+            prefill: None,
+            key: None,
+        }
+    }
+
+    fn prepare(&mut self, _surroundings: &Surroundings<'_>) -> Result<Option<String>, KeyError> {
+        Err(KeyError::Unusable(ABSENT, None))
+    }
+
+    fn reader(&self, _rules: &ReaderRules) -> crate::Reader {
+        crate::Reader::Bedrock(Reader(()))
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+}
+
+/// Reads nothing: every response fails.
+#[derive(Debug)]
+pub struct Reader(());
+
+impl Reader {
+    pub(crate) fn expect(&mut self, _asked: Asked) {}
+
+    pub(crate) fn runs_tools(&self) -> bool {
+        false
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn push(&mut self, _bytes: &[u8], _out: &mut impl Sink) -> Result<(), Failure> {
+        Err(Failure::new(Kind::Protocol, ABSENT))
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn finish(&mut self, _out: &mut impl Sink) -> Result<(), Failure> {
+        Err(Failure::new(Kind::Protocol, ABSENT))
+    }
+
+    /// Nothing is left out.
+    pub fn skipped(&self) -> Skipped {
+        Skipped::default()
+    }
+
+    pub(crate) fn awaits_end(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn lacks_only_mark(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn has_content(&self) -> bool {
+        false
+    }
+
+    /// Nothing is ever read.
+    pub fn is_done(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialect_that_is_not_built_in_is_refused() {
+        let surroundings = Surroundings { read: &|_| Ok(String::new()), environment: &|_| None, now: 0 };
+        let problem = Options::default().prepare(&surroundings).unwrap_err().to_string();
+        assert!(problem.contains("--features bedrock"), "{problem}");
+    }
+}
