@@ -29,7 +29,7 @@ pub(crate) struct UpstreamFlags {
     /// Base URL of one upstream for all models, instead of those of the configuration file
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
     pub upstream: Option<String>,
-    /// Dialect of that upstream: lumo, chat, responses, messages, gemini, interactions, ollama or completions
+    /// Dialect of that upstream: lumo, chat, responses, messages, gemini, interactions, ollama, completions or bedrock
     #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream", help_heading = SERVED)]
     pub dialect: Option<String>,
     /// API key for that upstream: env:NAME or file:PATH

@@ -1043,3 +1043,50 @@ fn alternatives_that_lead_nowhere_are_reported() {
     }
     assert_eq!(reported("fallback = [\"one\"]\nretries = 10"), "");
 }
+
+const BEDROCK: &str = r#"
+[[upstreams]]
+name = "b"
+dialect = "bedrock"
+base_url = "https://bedrock-runtime.eu-west-1.amazonaws.com"
+
+[[models]]
+name = "m"
+upstream = "b"
+"#;
+
+#[test]
+fn dialect_of_a_feature_is_refused_without_it() {
+    let told = Desk::with(BEDROCK).told();
+    assert_eq!(told.contains("build it with `--features bedrock`"), !cfg!(feature = "bedrock"), "{told}");
+}
+
+#[cfg(feature = "bedrock")]
+#[test]
+fn signing_needs_credentials_and_a_region() {
+    let with = |host: &str, settings: &str, variables: &[(&str, &str)]| {
+        let text = BEDROCK.replace("bedrock-runtime.eu-west-1.amazonaws.com", host);
+        let desk =
+            Desk::with(&text.replace("[[models]]", &format!("[upstreams.bedrock]\n{settings}\n[[models]]")));
+        let environment = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        load(&Overrides { file: Some(desk.file()), ..Overrides::default() }, &environment)
+            .map(|loaded| {
+                let upstream = loaded.config.upstreams.into_iter().next().unwrap();
+                upstream.options.side().signing().map(|signing| signing.region.clone())
+            })
+            .map_err(|problems| problems.to_string())
+    };
+    let keys = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    let amazon = "bedrock-runtime.eu-west-1.amazonaws.com";
+    let fips = "bedrock-runtime-fips.us-gov-west-1.amazonaws.com";
+    assert_eq!(with(amazon, "", &keys), Ok(None));
+    assert_eq!(with(amazon, "sign = true", &keys), Ok(Some("eu-west-1".into())));
+    assert_eq!(with(fips, "sign = true", &keys), Ok(Some("us-gov-west-1".into())));
+    assert_eq!(with(amazon, "sign = true\nregion = \"us-east-1\"", &keys), Ok(Some("us-east-1".into())));
+    let region = [&keys[..], &[("AWS_REGION", "us-west-2")]].concat();
+    assert_eq!(with("proxy.example", "sign = true", &region), Ok(Some("us-west-2".into())));
+    assert!(with("proxy.example", "sign = true", &keys).unwrap_err().contains("AWS_REGION"));
+    assert!(with(amazon, "sign = true", &keys[1..]).unwrap_err().contains("AWS_ACCESS_KEY_ID"));
+}

@@ -267,10 +267,9 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     for mut options in UpstreamDialect::all() {
         let dialect = options.dialect();
         options.adapt_to_host(host);
-        let cell = table.cell(dialect.name());
-        if let Some(cell) = &cell {
+        if let Some(cell) = table.cell(dialect.name()) {
             if draft.dialect.is_some_and(|spoken| spoken != dialect) {
-                cell.clone().wrong::<()>(format!(
+                cell.wrong::<()>(format!(
                     "settings of the dialect `{dialect}`, which this upstream does not speak"
                 ));
             }
@@ -278,10 +277,6 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                 options.settings(&mut Reading(table));
                 Some(())
             });
-        }
-        // Without settings of its own, the dialect itself may still be one that cannot be used.
-        let spoken = || table.cell("dialect").filter(|_| draft.dialect == Some(dialect));
-        if let Some(cell) = cell.or_else(spoken) {
             let read = |path: &Path| {
                 cell.context.files.note(path);
                 fs::read_to_string(path)
@@ -293,6 +288,9 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                 Ok(Some(warning)) => cell.warn(warning),
                 Err(error) => _ = cell.wrong::<()>(error.to_string()),
             }
+        }
+        if let Some(absence) = options.absence().filter(|_| draft.dialect == Some(dialect)) {
+            table.cell("dialect").map(|cell| cell.wrong::<()>(absence));
         }
         if draft.dialect == Some(dialect) {
             own = Some(options);

@@ -198,6 +198,11 @@ impl UpstreamDialect {
         self.side_mut().prepare(surroundings)
     }
 
+    /// Why nothing can be sent, see [`UpstreamSide::absence`].
+    pub fn absence(&self) -> Option<&'static str> {
+        self.side().absence()
+    }
+
     /// Applies the known defaults for the server at `host`, see [`UpstreamSide::adapt_to_host`].
     pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
@@ -258,13 +263,15 @@ impl TryFrom<Dialect> for UpstreamDialect {
     /// The upstream side of `dialect`, with default settings.
     ///
     /// # Errors
-    /// Upstreams cannot speak this dialect. The error is a sentence that lists the dialects that they can
-    /// speak.
+    /// Upstreams cannot speak this dialect, or it is not part of this build. The error is a sentence that lists
+    /// the dialects that they can speak.
     fn try_from(dialect: Dialect) -> Result<Self, Invalid> {
         let all = Self::all();
-        all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {
+        let found = all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {
             let known: Vec<_> = all.iter().map(|upstream| upstream.dialect().name()).collect();
-            format!("no upstream speaks `{dialect}`; `from` can be {}", known.join(", ")).into()
-        })
+            format!("no upstream speaks `{dialect}`; `from` can be {}", known.join(", "))
+        })?;
+        found.absence().map_or(Ok(()), Err)?;
+        Ok(found)
     }
 }

@@ -21,6 +21,11 @@ pub trait UpstreamSide: Settings {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
+    /// Why nothing can be sent, if the dialect is not part of this build.
+    fn absence(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Applies the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 

@@ -98,6 +98,8 @@ pub(super) enum Framing {
     Sse,
     /// One event per line.
     Lines,
+    /// Amazon's frames, which begin with their lengths.
+    Lengths,
     /// Not separated: each piece of the body becomes a row.
     #[default]
     None,
@@ -429,6 +431,7 @@ impl Watch for CaptureWatch {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let framing = match kind {
             kind if kind.contains("event-stream") => Framing::Sse,
+            kind if kind.contains("amazon.eventstream") => Framing::Lengths,
             kind if kind.contains("ndjson") || kind.contains("jsonl") => Framing::Lines,
             _ => Framing::None,
         };

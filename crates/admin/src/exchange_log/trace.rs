@@ -284,6 +284,10 @@ fn end_of_event(framing: Framing, bytes: &[u8]) -> Option<usize> {
             ends.filter_map(|end| Some(memmem::find(bytes, end)? + end.len())).min()
         }
         Framing::Lines => memchr::memchr(b'\n', bytes).map(|end| end + 1),
+        Framing::Lengths => {
+            let length = usize::try_from(u32::from_be_bytes(*bytes.first_chunk()?)).ok()?;
+            Some(length.max(1)).filter(|length| *length <= bytes.len())
+        }
         Framing::None => Some(bytes.len()).filter(|len| *len > 0),
     }
 }

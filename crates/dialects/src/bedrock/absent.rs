@@ -2,7 +2,7 @@
 
 use super::{ABSENT, Options};
 use crate::{
-    Asked, Dialect, KeyError, ReaderRules, Skipped, Surroundings, UpstreamRequest, UpstreamSide,
+    Asked, Dialect, ReaderRules, Skipped, UpstreamRequest, UpstreamSide,
     conversation::Conversation,
     event::Sink,
     failure::{Failure, Kind},
@@ -29,8 +29,8 @@ impl UpstreamSide for Options {
         }
     }
 
-    fn prepare(&mut self, _surroundings: &Surroundings<'_>) -> Result<Option<String>, KeyError> {
-        Err(KeyError::Unusable(ABSENT, None))
+    fn absence(&self) -> Option<&'static str> {
+        Some(ABSENT)
     }
 
     fn reader(&self, _rules: &ReaderRules) -> crate::Reader {
@@ -89,17 +89,5 @@ impl Reader {
     /// Nothing is ever read.
     pub fn is_done(&self) -> bool {
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dialect_that_is_not_built_in_is_refused() {
-        let surroundings = Surroundings { read: &|_| Ok(String::new()), environment: &|_| None, now: 0 };
-        let problem = Options::default().prepare(&surroundings).unwrap_err().to_string();
-        assert!(problem.contains("--features bedrock"), "{problem}");
     }
 }

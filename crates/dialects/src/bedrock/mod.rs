@@ -25,4 +25,4 @@ pub use reader::{Reader, ReaderSettings};
 /// Why nothing can be sent without the feature `bedrock`.
 #[cfg(not(feature = "bedrock"))]
 const ABSENT: &str =
-    "the dialect `bedrock`: this program was built without it; build it with `--features bedrock`";
+    "this program was built without the dialect `bedrock`; build it with `--features bedrock`";

@@ -2,8 +2,8 @@
 
 mod blocks;
 mod media;
-mod messages;
 mod tools;
+mod turns;
 
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     let caches = caches(model, options);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
-        messages::put(body, conversation, caches, &mut dropped);
+        turns::put(body, conversation, caches, &mut dropped);
         tools::put(body, conversation, caches, &mut dropped);
         let limit = limit(conversation);
         let config = inference_config(conversation, limit, &mut dropped);

@@ -66,3 +66,44 @@ impl Signer {
         Ok(headers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The expected headers are those of botocore 1.44.8.
+    #[test]
+    fn signature_is_that_of_amazons_sdk() {
+        const URI: &str = "https://bedrock-runtime.us-west-2.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream";
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_953_600);
+        for (token, signed, signature) in [
+            (
+                Some("TOKEN+/=".to_owned()),
+                "content-type;host;x-amz-date;x-amz-security-token",
+                "e4162471719ca0040ef706bc085a4a98e1e2ddf6db48b4f2df67bd4d3e352a0b",
+            ),
+            (
+                None,
+                "content-type;host;x-amz-date",
+                "93f68a081a8974b6d2b380e93bdf65f60e232148ce84fb19a9536947f9eae7d2",
+            ),
+        ] {
+            let secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".to_owned();
+            let signing =
+                Signing::new("bedrock", "us-west-2".into(), "AKIDEXAMPLE".into(), secret, token.clone());
+            let signer = Signer::new(&signing, &Redactor::new([]));
+            let headers = signer.headers(&URI.parse().unwrap(), br#"{"messages":[]}"#, noon).unwrap();
+            let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+            let expected = format!(
+                "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261129/us-west-2/bedrock/aws4_request, \
+                 SignedHeaders={signed}, Signature={signature}"
+            );
+            assert_eq!(text("authorization"), Some(expected));
+            assert_eq!(text("x-amz-date").as_deref(), Some("20261129T120000Z"));
+            assert_eq!(text("x-amz-security-token"), token);
+            assert!(headers.values().all(HeaderValue::is_sensitive));
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::messages::put_cache_point;
+use super::turns::put_cache_point;
 use crate::{
     Dialect,
     cache_hints::{self, CACHE_CONTROL},
