@@ -85,7 +85,7 @@ fn prompt_is_a_message_for_upstreams_of_other_dialects() {
         (&json!(9), &json!("u"), &json!(1))
     );
     assert_eq!(dropped, ["best_of", "logprobs"]);
-    for upstream in UpstreamDialect::all() {
+    for upstream in UpstreamDialect::all().into_iter().filter(|upstream| upstream.absence().is_none()) {
         let (_, body, _) = sent(&conversation, upstream.side());
         assert!(body.to_string().contains("Once"), "{body}");
     }

@@ -202,6 +202,10 @@ impl AnswerState {
         let Some(piece) = event.piece() else {
             return self.other_delta(event.index(), event.delta.unwrap_or_default(), out);
         };
+        if piece.kind == PieceKind::Text {
+            // Text has no start of its own.
+            self.calls.settle(out);
+        }
         if self.plain.may_learn() {
             self.plain.learn(Plain::learn(payload, event, &piece));
         }
@@ -223,7 +227,6 @@ impl AnswerState {
         match kind {
             PieceKind::Text => {
                 self.tell_signature(out);
-                self.calls.settle(out);
                 let piece = self.text.piece(body);
                 if !piece.is_empty() {
                     self.progress.has_content = true;

@@ -81,6 +81,7 @@ impl AnswerState {
         block: Json<'_>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
+        self.calls.settle(out);
         for (kind, value) in block.members() {
             match &*kind {
                 "text" => self.say(PieceKind::Text, index, value.string_body().unwrap_or_default(), out),
