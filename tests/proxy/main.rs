@@ -15,6 +15,8 @@ mod support;
 
 mod accounts;
 mod admin;
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod bodies;
 mod bombs;
 mod cancel;

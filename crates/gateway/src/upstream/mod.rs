@@ -8,6 +8,7 @@
 //! All of this is one future, [`Client::open`]. Dropping it leaves the queue or closes the connection.
 
 mod account;
+mod authorization;
 mod body;
 mod body_read;
 mod connection;
@@ -43,9 +44,11 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::time::{error::Elapsed, timeout};
 
 pub use self::account::{Managed, SessionError, Status};
+pub(super) use self::authorization::ReplacedAccount;
 pub(super) use self::get::connect;
 use self::{
-    account::{Account, Live},
+    account::Live,
+    authorization::Authorization,
     connector::{Connect, ConnectError, Connector},
     http2::Free,
     no_response::NoResponse,
@@ -82,31 +85,6 @@ pub(super) struct Client {
     /// Address and headers of most requests.
     target: Arc<Target>,
     authorization: Authorization,
-}
-
-#[derive(Debug, Clone)]
-enum Authorization {
-    /// By the headers of the target, which contain the key, if there is one.
-    Target,
-    /// By the session of an account.
-    Account(Arc<Account>),
-    /// By a signature of each request.
-    #[cfg(feature = "bedrock")]
-    Signature(Arc<signer::Signer>),
-    /// By the client's own session; see [`Client::of_request`]. Its tokens are added to the redactor.
-    Client(Arc<Redactor>),
-}
-
-/// The account of a client that has been replaced. Dropping the last reference to an account waits for a running
-/// refresh of its session, which a thread that serves streams must not do.
-#[derive(Debug)]
-pub(super) struct ReplacedAccount(Arc<Account>);
-
-impl ReplacedAccount {
-    /// Whether a request still uses the account, or its session is being refreshed.
-    pub(super) fn is_busy(&self) -> bool {
-        Arc::strong_count(&self.0) > 1 || self.0.is_renewing()
-    }
 }
 
 /// A request to an upstream, up to the headers of the response.
@@ -168,23 +146,9 @@ impl Client {
         redactor: &Arc<Redactor>,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        let authorization = match Account::of(&upstream, redactor, metrics)? {
-            Some(account) => Authorization::Account(account),
-            None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
-            None => Self::by_target(&upstream, redactor),
-        };
+        let authorization = Authorization::of(&upstream, redactor, metrics)?;
         let unsolicited = metrics.unsolicited(&upstream.name);
         Ok(Self { authorization, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
-    }
-
-    /// How requests are authorized if there is no account.
-    #[cfg_attr(not(feature = "bedrock"), allow(unused_variables, reason = "nothing can be signed"))]
-    fn by_target(upstream: &Upstream, redactor: &Redactor) -> Authorization {
-        #[cfg(feature = "bedrock")]
-        if let Some(signing) = upstream.options.side().signing() {
-            return Authorization::Signature(Arc::new(signer::Signer::new(signing, redactor)));
-        }
-        Authorization::Target
     }
 
     fn with_connector(
@@ -222,10 +186,7 @@ impl Client {
 
     /// Returns the account of this client, which is being replaced.
     pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
-        match &self.authorization {
-            Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
-            _ => None,
-        }
+        self.authorization.replaced()
     }
 
     /// Returns the client for a request that may contain its sender's session. If the upstream takes such sessions,

@@ -6,7 +6,7 @@ use super::{answer::AnswerState, delta::PieceKind};
 use crate::{
     Dialect, Skip,
     event::{CallResult, CallStart, Event, Media, Opaque, Reasoning, Runner, Sink, Source},
-    failure::Failure,
+    failure::{Failure, Kind},
     media::joined_base64,
     wire::json::Json,
 };
@@ -187,7 +187,7 @@ impl AnswerState {
             (None, None) => part.raw().into(),
         };
         if content.len() + more.len() > self.limits.max_answer {
-            return Err(self.limits.answer_too_long());
+            return Err(too_long("a result", self.limits.max_answer, "max_answer"));
         }
         content.push_str(&more);
         Ok(())
@@ -205,11 +205,13 @@ impl AnswerState {
             self.skipped.add(Skip::UnknownPart);
             return Ok(());
         };
-        add_base64(data, &bytes, self.limits.max_answer).ok_or_else(|| self.limits.answer_too_long())
+        let limit = self.limits.max_answer;
+        add_base64(data, &bytes, limit).ok_or_else(|| too_long("an image", limit, "max_answer"))
     }
 
     /// Handles reasoning, its signature, or reasoning that is withheld.
     fn reasoning_part(&mut self, part: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let limit = self.limits.max_hold;
         for (key, value) in part.members() {
             let Some(body) = value.string_body() else {
                 self.skipped.add(Skip::UnknownPart);
@@ -218,8 +220,8 @@ impl AnswerState {
             match &*key {
                 "text" => self.say(PieceKind::Reasoning, 0, body, out),
                 "signature" => {
-                    if self.signature.len() + body.len() > self.limits.max_hold {
-                        return Err(self.limits.answer_too_long());
+                    if self.signature.len() + body.len() > limit {
+                        return Err(too_long("a signature", limit, "max_hold"));
                     }
                     self.signature.push_str(&Json::decoded(body));
                 }
@@ -230,8 +232,8 @@ impl AnswerState {
                         self.block = Some(Block::Redacted(String::new()));
                     }
                     if let Some(Block::Redacted(data)) = &mut self.block {
-                        add_base64(data, &Json::decoded(body), self.limits.max_hold)
-                            .ok_or_else(|| self.limits.answer_too_long())?;
+                        add_base64(data, &Json::decoded(body), limit)
+                            .ok_or_else(|| too_long("withheld reasoning", limit, "max_hold"))?;
                     }
                 }
                 _ => self.skipped.add(Skip::UnknownPart),
@@ -248,6 +250,10 @@ impl AnswerState {
             self.skipped.add(Skip::UnknownPart);
         }
     }
+}
+
+fn too_long(what: &str, limit: usize, name: &str) -> Failure {
+    Failure::new(Kind::Limit, format!("{what} in the response is longer than {limit} bytes (limits.{name})"))
 }
 
 /// Appends base64 whose bytes continue those of `data`. `None` if that exceeds `limit`.
