@@ -200,8 +200,17 @@ fn frames(dialect: Dialect, tokens: &[&str]) -> Vec<String> {
         [owned(before), middle, owned(after)].concat()
     };
     match dialect {
-        // Only clients speak it.
-        Dialect::Interactions => Vec::new(),
+        Dialect::Interactions => {
+            let event = |kind: &str, members: &str| {
+                format!("event: {kind}\ndata: {{{members},\"event_type\":\"{kind}\"}}\n\n")
+            };
+            let frame = |_, text| {
+                event("step.delta", &format!("\"index\":0,\"delta\":{{\"type\":\"text\",\"text\":{text}}}"))
+            };
+            let start = event("step.start", r#""index":0,"step":{"type":"model_output"}"#);
+            let last = event("interaction.completed", r#""interaction":{"id":"v1_1","status":"completed"}"#);
+            around(&[&start], each(&frame), &[&last, "event: done\ndata: [DONE]\n\n"])
+        }
         Dialect::Lumo => answers::Upstream::LumoV2.frames(tokens),
         Dialect::Bedrock => Vec::new(),
         Dialect::Chat => answers::Upstream::Chat.frames(tokens),
