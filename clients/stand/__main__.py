@@ -78,6 +78,14 @@ def written_calls():
     return {each["name"]: each["example"] for each in json.loads(listed) if "get_weather" in each["example"]}
 
 
+def has_bedrock(folder):
+    """Whether toolwire is built with the feature `bedrock`."""
+    config = folder / "bedrock.toml"
+    config.write_text(models.configuration([models.Model("m", "bedrock", "http://127.0.0.1:1")]), "utf-8")
+    checked = subprocess.run([BINARY, "check", "--config", config], env={"CLIENTS_KEY": models.KEY}, capture_output=True)
+    return b"feature" not in checked.stdout + checked.stderr
+
+
 def without_most_formats(loops):
     """All clients get the calls of a format in the same way, so one client's loop with each format is enough."""
     formats = [name for name in loops if name.endswith("-untaught")]
@@ -98,6 +106,9 @@ def main(command):
         stack.callback(server.shutdown)
         scripted = "http://{}:{}".format(*server.server_address)
         served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted, mock, examples)
+        if "CI" not in os.environ and not has_bedrock(folder):
+            del matrix.UPSTREAMS["bedrock"]
+            served = [model for model in served if model.dialect != "bedrock"]
         loops = [model.name for model in served if model.name.startswith("loop-")]
         config = folder / "toolwire.toml"
         config.write_text(models.configuration(served), "utf-8")

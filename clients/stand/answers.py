@@ -7,6 +7,7 @@ import json
 import select
 import socket
 import struct
+import zlib
 
 # How long a response waits for its reader, in seconds.
 PATIENCE = 30
@@ -489,6 +490,89 @@ class Interactions(Answer):
         self.object({"event_type": kind} | members, event=kind)
 
 
+class Bedrock(Answer):
+    """Amazon Bedrock's ConverseStream, in binary frames."""
+
+    content_type = b"application/vnd.amazon.eventstream"
+
+    def begin(self):
+        super().begin()
+        self.index = -1
+        self.block = None
+        self._event("messageStart", role="assistant")
+
+    def text(self, *texts):
+        self._open("text")
+        for text in texts:
+            self._delta({"text": text})
+
+    def reasoning(self, *texts):
+        self._open("reasoning")
+        for text in texts:
+            self._delta({"reasoningContent": {"text": text}})
+        self._delta({"reasoningContent": {"signature": "c2lnbmF0dXJl"}})
+        self._close()
+
+    def call(self, name, arguments):
+        self._close()
+        self.calls += 1
+        self._open("call", {"toolUse": {"toolUseId": f"tooluse_up{self.number}x{self.calls}", "name": name}})
+        self.more(arguments[:5])
+        for piece in pieces(arguments[5:]):
+            self.more(piece)
+
+    def more(self, arguments):
+        self._delta({"toolUse": {"input": arguments}})
+
+    def finish(self, reason):
+        self._close()
+        self._event("messageStop", stopReason=BEDROCK_REASONS[reason])
+        counts = {"inputTokens": INPUT_TOKENS, "outputTokens": OUTPUT_TOKENS, "totalTokens": INPUT_TOKENS + OUTPUT_TOKENS}
+        self._event("metadata", usage=counts, metrics={"latencyMs": 1})
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self._frame({":message-type": "exception", ":exception-type": "internalServerException"}, {"message": FAILURE})
+        self.cut()
+
+    def error_body(self, status):
+        return {"message": REFUSAL}
+
+    def _open(self, kind, start=None):
+        if self.block != kind:
+            self._close()
+            self.index += 1
+            self.block = kind
+            if start:
+                self._event("contentBlockStart", contentBlockIndex=self.index, start=start)
+
+    def _close(self):
+        if self.block:
+            self._event("contentBlockStop", contentBlockIndex=self.index)
+        self.block = None
+
+    def _delta(self, delta):
+        self._event("contentBlockDelta", contentBlockIndex=self.index, delta=delta)
+
+    def _event(self, kind, **members):
+        self._frame({":message-type": "event", ":event-type": kind, ":content-type": "application/json"}, members)
+
+    def _frame(self, headers, value):
+        payload = json.dumps(value).encode()
+        # The length of the name, the name, the type of a string, its length, the string.
+        headers = b"".join(
+            struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(word)) + word.encode()
+            for name, word in headers.items()
+        )
+        head = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+        frame = head + struct.pack(">I", zlib.crc32(head)) + headers + payload
+        self.chunk(frame + struct.pack(">I", zlib.crc32(frame)))
+
+
+# The reasons of Bedrock for those of Chat Completions.
+BEDROCK_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+
+
 class Ollama(Answer):
     """Ollama's /api/chat, with lines of JSON. Calls are not split, and have no ids."""
 
@@ -539,6 +623,8 @@ PATHS = [
     (":streamGenerateContent", Gemini),
     (":generateContent", Gemini),
     ("/interactions", Interactions),
+    ("/converse-stream", Bedrock),
+    ("/converse", Bedrock),
     ("/chat/completions", Chat),
     # toolwire forwards these requests unread.
     ("/embeddings", Chat),

@@ -156,6 +156,7 @@ UPSTREAMS = {
     "ollama": {"dialect": "ollama"},
     "gemini": {"dialect": "gemini"},
     "interactions": {"dialect": "interactions"},
+    "bedrock": {"dialect": "bedrock"},
     "responses": {"dialect": "responses"},
 }
 

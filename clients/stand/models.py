@@ -114,6 +114,7 @@ def of_scenarios(scripted, mock, formats):
         model("loop-messages", "loop", "messages"),
         model("loop-gemini", "loop", "gemini"),
         model("loop-interactions", "loop", "interactions"),
+        model("loop-bedrock", "loop", "bedrock"),
         model("loop-responses", "loop", "responses"),
         model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
         # Tools that are declared natively, but called in text. Some formats are named like models that begin with reasoning.

@@ -136,6 +136,18 @@ def interactions(answer, reason):
     return {"id": "v1_up", "object": "interaction", "status": status, "model": "up", "steps": steps, "usage": usage}
 
 
+def bedrock(answer, reason):
+    thought = {"text": answer.thoughts, "signature": "c2ln"}
+    content = [{"reasoningContent": {"reasoningText": thought}}] if answer.thoughts else []
+    content += [{"text": answer.texts}] if answer.texts else []
+    content += [
+        {"toolUse": {"toolUseId": id, "name": name, "input": json.loads(arguments)}} for id, name, arguments in answer.made
+    ]
+    usage = {"inputTokens": INPUT_TOKENS, "outputTokens": OUTPUT_TOKENS, "totalTokens": INPUT_TOKENS + OUTPUT_TOKENS}
+    message = {"role": "assistant", "content": content}
+    return {"output": {"message": message}, "stopReason": answers.BEDROCK_REASONS[reason], "usage": usage}
+
+
 def ollama(answer, reason):
     message = {"role": "assistant", "content": answer.texts}
     if answer.thoughts:
@@ -155,6 +167,7 @@ BODIES = {
     answers.Responses: responses,
     answers.Gemini: gemini,
     answers.Interactions: interactions,
+    answers.Bedrock: bedrock,
     answers.Ollama: ollama,
 }
 
@@ -163,4 +176,6 @@ def is_wanted(dialect, path, request):
     """Whether a request in `dialect` asks for a non-streaming response."""
     if dialect is answers.Gemini:
         return not path.split("?")[0].endswith(":streamGenerateContent")
+    if dialect is answers.Bedrock:
+        return path.endswith("/converse")
     return dialect in BODIES and not request.get("stream", dialect is answers.Ollama)
