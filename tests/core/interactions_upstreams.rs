@@ -163,6 +163,15 @@ fn status_says_how_a_response_ends() {
     );
     let cut = stream(&steps(std::slice::from_ref(&text))).replace("event: done\ndata: [DONE]\n\n", "");
     assert!(summary(&cut).ends_with("| error Truncated upstream_truncated"), "{}", summary(&cut));
+    for status in ["completed", "requires_action", "later"] {
+        let events = [steps(std::slice::from_ref(&text)), vec![update(status)]].concat();
+        let cut = stream(&events).replace("event: done\ndata: [DONE]\n\n", "");
+        assert!(
+            summary(&cut).ends_with("| error Truncated upstream_truncated"),
+            "{status}: {}",
+            summary(&cut)
+        );
+    }
     let whole = |status: &str| summary(&json!({"id": "i", "status": status, "steps": [text]}).to_string());
     assert!(whole("in_progress").contains("error Truncated"), "{}", whole("in_progress"));
 }

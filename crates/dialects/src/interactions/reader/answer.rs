@@ -165,7 +165,11 @@ impl AnswerState {
             }
             "interaction.status_update" => {
                 self.progress.has_choice = true;
-                self.status(&status(event.status), json, out)?;
+                let status = status(event.status);
+                // Only the last event ends a response that has not failed.
+                if is_failure(&status) {
+                    self.status(&status, json, out)?;
+                }
             }
             "interaction.completed" => {
                 let interaction = event.interaction.unwrap_or_default();
@@ -291,7 +295,7 @@ impl AnswerState {
                 let code = code.map(|error| text(error, "code")).unwrap_or_default();
                 if finish_of(&code) == Some(Finish::Filter) { Finish::Filter } else { Finish::Length }
             }
-            "failed" | "cancelled" => {
+            failed if is_failure(failed) => {
                 let error = holder.get("errors").and_then(|errors| errors.elements().next());
                 return Err(error.or_else(|| holder.get("error")).map_or_else(
                     || {
@@ -325,6 +329,10 @@ impl AnswerState {
         self.progress.is_finished = true;
         out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
+}
+
+fn is_failure(status: &str) -> bool {
+    matches!(status, "failed" | "cancelled")
 }
 
 fn status(given: Option<Json<'_>>) -> std::borrow::Cow<'_, str> {
