@@ -102,8 +102,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let targets = targets.map(|target| Target { tls: tls.clone(), ..target }).collect();
     let pids: Vec<_> = args.pids.iter().cloned().chain(own.pids).collect();
     let headers = headers(args)?;
-    let has_baseline = !args.mock.no_baseline && started_servers::is_generated(args.dialect);
-    let baseline = has_baseline.then(|| started_servers::baseline(&args.mock)).transpose()?;
+    let baseline = (!args.mock.no_baseline).then(|| started_servers::baseline(&args.mock)).transpose()?;
     let terms =
         Terms { dialect: args.dialect, model: args.model.clone(), max_tokens: args.prompts.max_tokens };
     let plan = Plan {

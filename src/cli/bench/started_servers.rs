@@ -8,9 +8,8 @@ use toolwire_lab::{
         generate::Script,
         mock::{Mock, Pace},
     },
-    upstream::Api,
 };
-use toolwire_pipeline::dialect::{self, ClientDialect};
+use toolwire_pipeline::dialect;
 
 #[derive(Debug, Default)]
 pub(super) struct StartedServers {
@@ -21,7 +20,7 @@ pub(super) struct StartedServers {
 
 impl StartedServers {
     /// Starts a mock, which becomes the target *direct*, and a proxy in front of it, the target *toolwire*. There is no
-    /// direct target if the mock does not speak the clients' dialect.
+    /// direct target if the replayed fixtures are not in the clients' dialect.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
         let upstream = upstream(args, fixtures)?;
         let mock = Child::start(mock_arguments(args), "")?;
@@ -30,9 +29,7 @@ impl StartedServers {
         let serve = serve.chain(args.serve.iter().map(String::as_str));
         let proxy = Child::start(serve, &configuration(upstream, &mock.address))?;
         let mut own = Self::default();
-        let is_spoken =
-            if fixtures.is_empty() { is_generated(args.dialect) } else { upstream == dialect::Dialect::Chat };
-        if is_spoken {
+        if fixtures.is_empty() || upstream == dialect::Dialect::Chat {
             own.targets.push(format!("direct={}/v1", mock.address).parse()?);
         }
         own.targets.push(format!("toolwire={}/v1", proxy.address).parse()?);
@@ -42,11 +39,6 @@ impl StartedServers {
         own.children = vec![proxy, mock];
         Ok(own)
     }
-}
-
-/// Whether a mock generates responses in a dialect of clients.
-pub(super) fn is_generated(client: ClientDialect) -> bool {
-    Api::of(client).is_some()
 }
 
 /// The dialect that the mock serves.

@@ -45,7 +45,7 @@ pub(crate) fn parse_ns(dialect: ClientDialect) -> f64 {
 
 /// Returns the frames of a complete stream in the dialect, or none if no mock speaks it.
 fn canned(dialect: ClientDialect) -> Vec<Vec<u8>> {
-    let Some(api) = Api::of(dialect) else { return Vec::new() };
+    let Ok(api) = dialect.dialect().name().parse::<Api>() else { return Vec::new() };
     let mut writer = FrameWriter::new(api, &IDENTITY);
     writer.begin(1);
     (0..DELTAS).for_each(|_| writer.text(" word"));
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn canned_streams_have_no_violations() {
-        for dialect in ClientDialect::all().filter(|dialect| Api::of(*dialect).is_some()) {
+        for dialect in ClientDialect::all() {
             let (mut sample, mut follower) = (Sample::default(), Follower::new(dialect));
             for frame in canned(dialect) {
                 follower.push(frame.as_slice(), 1, &mut sample);

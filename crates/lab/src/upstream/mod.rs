@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::writer::{Content, FrameWriter, Identity, Usage};
 use crate::Invalid;
-use toolwire_pipeline::{dialect::ClientDialect, wire::suggest::suggest};
+use toolwire_pipeline::wire::suggest::suggest;
 
 /// The message of every simulated error.
 pub(crate) const ERROR: &str = "the conformance mock fails on purpose";
@@ -51,11 +51,6 @@ impl Api {
         Self::Lumo,
         Self::Completions,
     ];
-
-    /// The dialect of clients of this dialect, if there are upstreams of it.
-    pub fn of(client: ClientDialect) -> Option<Self> {
-        client.dialect().name().parse().ok()
-    }
 
     /// Returns the dialect's name on the command line and in configurations.
     pub fn name(self) -> &'static str {

@@ -17,7 +17,6 @@ use crate::{
         mock::{Mock, Pace},
     },
     follow::sample::{Token, TokenKind},
-    upstream::Api,
 };
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -104,7 +103,6 @@ async fn generated_mock_responses_are_valid_and_every_token_has_a_postmark() {
     for (dialect, kind) in ClientDialect::all()
         .flat_map(|dialect| [Kind::Text, Kind::Call, Kind::TextCall].map(|kind| (dialect, kind)))
         .filter(|(dialect, kind)| *kind == Kind::Text || clients::api(*dialect).has_tools())
-        .filter(|(dialect, _)| Api::of(*dialect).is_some())
     {
         let script = Script { answer: kind, tokens: 40, pace: None, ..Script::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
