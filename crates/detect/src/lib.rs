@@ -22,6 +22,7 @@ mod body;
 mod broken;
 #[cfg(test)]
 mod broken_tests;
+mod broken_text;
 mod channels;
 mod checkpoint;
 mod dsl;

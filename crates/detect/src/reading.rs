@@ -34,7 +34,7 @@ pub(super) struct Reading {
     pub(super) rivals: Rivals,
     /// Whether a call has been sent.
     pub(super) found: bool,
-    /// Whether the last call is broken and was passed on as text, to which the end of their list then belongs.
+    /// Whether the last call was broken and passed on as text. The end of its list is then part of that text.
     pub(super) is_text: bool,
     /// How the section ended, if what follows decides whether it was quoted.
     pub(super) behind: Option<Ending>,

@@ -278,33 +278,6 @@ impl Detector {
         }
     }
 
-    /// Handles a broken call of which nothing has been sent. It is text as written, and later calls are still read.
-    fn broken(&mut self, mut reading: Box<Reading>, out: &mut impl Sink) {
-        if self.doubted.is_some() || reading.quote.has_marks() {
-            return self.fail(*reading, 0, false, out);
-        }
-        self.say_broken(&reading, out);
-        drop(reading.container.take_waiting());
-        (reading.rivals, reading.takes_line, reading.is_text) = (Rivals::None, false, true);
-        self.put_certain(&reading, out);
-        self.state = State::Calls(reading);
-    }
-
-    /// Passes on the held source as text, up to what may begin a call.
-    fn put_certain(&mut self, reading: &Reading, out: &mut impl Sink) {
-        let certain = self.held.len().saturating_sub(reading.container.undecided());
-        self.prose.put(head(&self.held, certain), out);
-        self.held.drain(..certain);
-    }
-
-    /// Warns that the call that waits is broken, and is therefore text.
-    fn say_broken(&self, reading: &Reading, out: &mut impl Sink) {
-        let name = reading.container.waiting_name().unwrap_or_default();
-        let message =
-            format!("the arguments of a call to `{name}` are not valid, so the call is passed on as text");
-        out.event(Event::Warning(Warning { code: "invalid_arguments", message: message.into() }));
-    }
-
     /// Cuts `text` to at most one character more than may be held, so that the limit is reached at the same
     /// character regardless of splits.
     fn within_limit<'t>(&self, text: &'t str, reading: &Reading) -> &'t str {
@@ -409,7 +382,7 @@ impl Detector {
     /// Handles text that does not contain calls of this format. If another format has the same opener, that format
     /// is tried. Otherwise, the source since the last certain point becomes text, and what follows is read
     /// accordingly. `cut` is set if a call was cut off here.
-    fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
+    pub(super) fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
         self.last_end = LastEnd { rescan, broken: begun || cut };
