@@ -4,6 +4,7 @@
 //! [`finish_of`] never means a failure.
 
 use crate::{
+    Skip, Skipped,
     event::Finish,
     failure::{Failure, Kind},
 };
@@ -32,6 +33,21 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
         | "harmful" | "spii" | "refusal" => Finish::Filter,
         _ => return None,
     })
+}
+
+/// The finish reason for `word`. One that is unknown counts as `stop`, and is recorded.
+///
+/// # Errors
+/// The word says that the response has failed.
+pub(crate) fn known_finish(word: &str, skipped: &mut Skipped) -> Result<Finish, Failure> {
+    match (finish_of(word), failure_of(word)) {
+        (Some(finish), _) => Ok(finish),
+        (None, Some(failure)) => Err(failure),
+        (None, None) => {
+            skipped.add(Skip::UnknownFinish);
+            Ok(Finish::Stop)
+        }
+    }
 }
 
 pub(crate) fn finish_word(finish: Finish) -> &'static str {

@@ -26,6 +26,7 @@ mod field_case;
 mod fields;
 pub(crate) mod finish;
 mod fit;
+mod foreign;
 mod frame_cache;
 pub mod gemini;
 mod google_error;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    conversation::{Constraint, Conversation},
     tools::referred,
     wire::json::{Encoder, Json, Kind},
 };
@@ -67,6 +68,24 @@ pub(super) fn put_schema(body: &mut Encoder, schema: Option<Json<'_>>) {
             }
         }
     });
+}
+
+/// The schema that the response must match. Null allows any JSON, and `None` any text.
+///
+/// # Errors
+/// The name of a field that cannot be expressed.
+pub(super) fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static str> {
+    if let Some(Constraint::Schema(schema)) = &conversation.constraint {
+        return Ok(Some(schema.clone()));
+    }
+    let Some(format) = &conversation.sampling.response_format else { return Ok(None) };
+    match format.get("type").and_then(Value::as_str) {
+        Some("json_schema" | "json_object") => {
+            Ok(Some(response_schema(format).map(Cow::into_owned).unwrap_or_default()))
+        }
+        Some("text") => Ok(None),
+        _ => Err("response_format"),
+    }
 }
 
 /// The schema in OpenAI's `response_format`, for APIs that take only a schema. The format's description becomes the

@@ -75,7 +75,37 @@ pub(super) fn takes_none(model: &str) -> bool {
     takes_effort(model, "none")
 }
 
-pub(super) fn gemini_can_be_off(model: &str) -> bool {
+/// The effort for a model of Google's in a request of the dialect `own`.
+pub(super) fn gemini_effort<'c>(
+    conversation: &'c Conversation,
+    model: &str,
+    own: Dialect,
+) -> Option<&'c str> {
+    let can_be_off = gemini_can_be_off(model);
+    if can_be_off && is_off(conversation, own) {
+        return Some("none");
+    }
+    // Some of these models do not think unless they are asked to.
+    let asked = || asked_effort(conversation, own).filter(|_| can_be_off);
+    conversation.sampling.reasoning_effort.as_deref().or_else(asked)
+}
+
+/// Like [`tell_carried`], for a model of Google's in a request of the dialect `own`.
+pub(super) fn tell_carried_to_gemini(
+    conversation: &Conversation,
+    model: &str,
+    own: Dialect,
+    dropped: &mut Vec<String>,
+) {
+    if gemini_can_be_off(model) {
+        tell_carried(conversation, dropped);
+        if asked_effort(conversation, own).is_some() {
+            dropped.retain(|field| field != "thinking");
+        }
+    }
+}
+
+fn gemini_can_be_off(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     model.contains("flash") && !["gemini-1", "gemini-2.0"].iter().any(|older| model.contains(older))
 }

@@ -36,6 +36,14 @@ pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     }
 }
 
+/// The sum of two counts, of which each may be unknown.
+pub(super) fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// More tokens than any response can have. A higher count is an upstream's mistake, and must not make sums
 /// overflow.
 const MAX_COUNT: u64 = 1 << 40;

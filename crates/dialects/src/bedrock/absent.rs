@@ -1,4 +1,4 @@
-//! Stands in for the dialect in builds without the feature `bedrock`: its settings are refused.
+//! Replaces the dialect in builds without the feature `bedrock`. Its settings are rejected.
 
 use super::{ABSENT, Options};
 use crate::{

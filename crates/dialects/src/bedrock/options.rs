@@ -45,7 +45,7 @@ pub enum Effort {
     Drop,
 }
 
-/// Whether cache points are sent.
+/// When to send cache points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum CachePoints {

@@ -10,14 +10,8 @@ use serde_json::{Map, Value, json};
 pub(super) use self::media::{DOCUMENT, document_name, file_kind, image};
 use super::{CachePoints, Effort, Options};
 use crate::{
-    Dialect, UpstreamRequest,
-    cache_hints::CACHE_CONTROL,
-    conversation::{Conversation, Part},
-    percent::in_url,
-    sampling::TOP_K,
-    schemas::response_schema,
-    thinking,
-    wire::json::Encoder,
+    Dialect, UpstreamRequest, cache_hints::CACHE_CONTROL, conversation::Conversation, foreign,
+    percent::in_url, sampling::TOP_K, schemas::response_schema, thinking, wire::json::Encoder,
 };
 
 pub(super) const MODEL: &str = "model";
@@ -77,7 +71,7 @@ fn is_nova(model: &str) -> bool {
     model.contains("nova")
 }
 
-/// Whether cache points are sent to `model`. Models that know none reject them.
+/// Whether to send cache points to `model`. Models without a prompt cache reject them.
 fn caches(model: &str, options: &Options) -> bool {
     match options.cache_points {
         CachePoints::Always => true,
@@ -89,14 +83,8 @@ fn caches(model: &str, options: &Options) -> bool {
 /// The names of fields that cannot be expressed.
 fn inexpressible(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
-    let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // The originals in another dialect only repeat the parts, so nothing is lost.
-    let of_turns =
-        of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls" | "parts" | CACHE_CONTROL));
-    let of_turns = of_turns.map(|key| format!("messages[].{key}"));
-    let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
-    let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
-    let parts = parts.map(|_| "messages[].content[]".to_owned());
+    let of_turns = foreign::turn_fields(turns, DIALECT, &["content", "tool_calls", "parts", CACHE_CONTROL]);
+    let parts = foreign::parts(turns, DIALECT);
     let fields = conversation.rest.foreign_keys(DIALECT);
     let fields = fields.filter(|key| !HANDLED.contains(&key.as_str())).cloned();
     let sampling = [
@@ -204,7 +192,7 @@ fn put_effort(
     }
 }
 
-/// The field in which Anthropic's models are told to think, here and in their own API.
+/// The field that turns on the reasoning of Anthropic's models, here and in their own API.
 const THINKING: &str = "thinking";
 
 impl Effort {

@@ -19,10 +19,11 @@ use serde_json::Value;
 pub(super) use self::{
     adopt::adopted,
     file::{is_http, part_of},
+    pieces::kind_of,
 };
 use self::{
     calls::{CallIndex, Shown},
-    pieces::{Piece, kind_of, read, read_all, readable, shown, text},
+    pieces::{Piece, read, read_all, readable, shown, text},
     split_turns::SplitTurns,
     unfit::{refuse_elsewhere, refuse_in_prompt, unfit},
 };

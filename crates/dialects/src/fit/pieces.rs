@@ -17,7 +17,7 @@ pub(super) enum Piece {
     File(File),
 }
 
-pub(super) fn kind_of(value: &Value) -> &str {
+pub(crate) fn kind_of(value: &Value) -> &str {
     text(value, "type").unwrap_or_default()
 }
 

@@ -4,8 +4,6 @@
 mod contents;
 mod tools;
 
-use std::borrow::Cow;
-
 use serde_json::{Map, Value};
 
 use super::{
@@ -13,13 +11,8 @@ use super::{
     schema::{MAX_FOLLOWED, reduced},
 };
 use crate::{
-    Dialect, UpstreamRequest,
-    conversation::{Constraint, Conversation},
-    percent::in_url,
-    sampling::is_shared,
-    schemas::response_schema,
-    thinking,
-    wire::json::Encoder,
+    Dialect, UpstreamRequest, conversation::Conversation, percent::in_url, sampling::is_shared,
+    schemas::response_form, thinking, wire::json::Encoder,
 };
 
 pub(super) const MODELS: &str = "models";
@@ -77,12 +70,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
         }
     });
     dropped.extend(inexpressible(conversation, rest));
-    if thinking::gemini_can_be_off(model) {
-        thinking::tell_carried(conversation, &mut dropped);
-        if thinking::asked_effort(conversation, Dialect::Gemini).is_some() {
-            dropped.retain(|field| field != "thinking");
-        }
-    }
+    thinking::tell_carried_to_gemini(conversation, model, Dialect::Gemini, &mut dropped);
     dropped.sort_unstable();
     dropped.dedup();
     let path = Some(path(model, conversation.stream));
@@ -141,13 +129,7 @@ fn generation_config(
         }
         Err(field) => dropped.push(field.to_owned()),
     }
-    let can_be_off = thinking::gemini_can_be_off(model);
-    let is_off = can_be_off && thinking::is_off(conversation, Dialect::Gemini);
-    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
-    // Some of these models do not think unless they are asked to.
-    let asked = || thinking::asked_effort(conversation, Dialect::Gemini).filter(|_| can_be_off);
-    let effort = effort.or_else(asked);
-    if let Some(effort) = effort
+    if let Some(effort) = thinking::gemini_effort(conversation, model, Dialect::Gemini)
         && let Some(thinking) = thinking_config(effort, model, options)
     {
         put("thinkingConfig", thinking.into());
@@ -164,24 +146,6 @@ fn keep_own(config: &mut Map<String, Value>, own: &Map<String, Value>, conversat
         config.retain(|key, _| !FORM.contains(&key.as_str()));
     }
     config.extend(given.into_iter().map(|(key, value)| (key.clone(), value.clone())));
-}
-
-/// The schema that the response must match. Null allows any JSON, and `None` any text.
-///
-/// # Errors
-/// The name of a field that cannot be expressed.
-fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static str> {
-    if let Some(Constraint::Schema(schema)) = &conversation.constraint {
-        return Ok(Some(schema.clone()));
-    }
-    let Some(format) = &conversation.sampling.response_format else { return Ok(None) };
-    match format.get("type").and_then(Value::as_str) {
-        Some("json_schema" | "json_object") => {
-            Ok(Some(response_schema(format).map(Cow::into_owned).unwrap_or_default()))
-        }
-        Some("text") => Ok(None),
-        _ => Err("response_format"),
-    }
 }
 
 /// The thinking settings for an effort level, as documented for Google's OpenAI compatibility layer.

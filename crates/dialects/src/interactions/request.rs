@@ -5,18 +5,12 @@ mod tools;
 
 pub(super) use steps::kind_of_media;
 
-use std::borrow::Cow;
-
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{DIALECT, Options, PREVIOUS, decode::CONFIG_MEMBER};
 use crate::{
-    Dialect, UpstreamRequest,
-    conversation::{Constraint, Conversation},
-    sampling::is_shared,
-    schemas::response_schema,
-    thinking,
-    wire::json::Encoder,
+    Dialect, UpstreamRequest, conversation::Conversation, sampling::is_shared, schemas::response_form,
+    thinking, wire::json::Encoder,
 };
 
 const CHAT: &str = Dialect::Chat.name();
@@ -49,8 +43,15 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
         if !config.is_empty() {
             body.key("generation_config").value(&config);
         }
-        match response_format(conversation) {
-            Ok(format) => format.iter().for_each(|format| body.key("response_format").value(format)),
+        match response_form(conversation) {
+            Ok(None) => {}
+            Ok(Some(schema)) => body.key("response_format").object(|format| {
+                format.key("type").string("text");
+                format.key("mime_type").string("application/json");
+                if !schema.is_null() {
+                    format.key("schema").value(&schema);
+                }
+            }),
             Err(field) => dropped.push(field.to_owned()),
         }
         body.key("stream").value(&conversation.stream);
@@ -60,9 +61,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
         others.for_each(|(key, value)| body.key(key).value(value));
     });
     dropped.extend(inexpressible(conversation));
-    if thinking::gemini_can_be_off(model) {
-        thinking::tell_carried(conversation, &mut dropped);
-    }
+    thinking::tell_carried_to_gemini(conversation, model, Dialect::Interactions, &mut dropped);
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
@@ -103,11 +102,7 @@ fn generation_config(
     put("seed", sampling.seed.as_ref().map(number));
     put("stop_sequences", (!sampling.stop.is_empty()).then(|| sampling.stop.clone().into()));
     put("tool_choice", tools::choice(conversation));
-    let can_be_off = thinking::gemini_can_be_off(model);
-    let is_off = can_be_off && thinking::is_off(conversation, Dialect::Interactions);
-    let asked = || thinking::asked_effort(conversation, Dialect::Interactions).filter(|_| can_be_off);
-    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
-    if let Some(effort) = effort.or_else(asked) {
+    if let Some(effort) = thinking::gemini_effort(conversation, model, Dialect::Interactions) {
         let effort = effort.to_ascii_lowercase();
         let level = match effort.as_str() {
             "none" | "minimal" => "minimal",
@@ -118,34 +113,10 @@ fn generation_config(
         let summarized = options.include_thoughts && effort != "none";
         put("thinking_summaries", summarized.then(|| "auto".into()));
     }
-    for (key, value) in own {
-        // What a client of this API wrote may say more.
-        put(key.strip_prefix(CONFIG_MEMBER).unwrap_or_default(), Some(value.clone()));
-    }
-    config.shift_remove("");
+    // What a client of this API wrote may say more.
+    let own = own.iter().filter_map(|(key, value)| Some((key.strip_prefix(CONFIG_MEMBER)?, value)));
+    own.for_each(|(key, value)| put(key, Some(value.clone())));
     config
-}
-
-/// The format of the response, if it is not any text.
-///
-/// # Errors
-/// The name of a field that cannot be expressed.
-fn response_format(conversation: &Conversation) -> Result<Option<Value>, &'static str> {
-    let of_schema = |schema: Value| match schema {
-        Value::Null => json!({"type": "text", "mime_type": "application/json"}),
-        schema => json!({"type": "text", "mime_type": "application/json", "schema": schema}),
-    };
-    if let Some(Constraint::Schema(schema)) = &conversation.constraint {
-        return Ok(Some(of_schema(schema.clone())));
-    }
-    let Some(format) = &conversation.sampling.response_format else { return Ok(None) };
-    match format.get("type").and_then(Value::as_str) {
-        Some("json_schema" | "json_object") => {
-            Ok(Some(of_schema(response_schema(format).map(Cow::into_owned).unwrap_or_default())))
-        }
-        Some("text") => Ok(None),
-        _ => Err("response_format"),
-    }
 }
 
 fn inexpressible(conversation: &Conversation) -> Vec<String> {

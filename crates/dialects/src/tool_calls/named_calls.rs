@@ -12,7 +12,7 @@ use super::{arguments::Arguments, call::give};
 use crate::{
     Skip, Skipped,
     channel::emit,
-    event::{CallEnd, CallStart, Event, Runner, Sink, Source},
+    event::{CallEnd, CallStart, Event, Finish, Runner, Sink, Source},
     failure::{Failure, Kind},
     rules::Limits,
     tools::DeclaredTools,
@@ -203,6 +203,12 @@ impl NamedCalls {
         }
     }
 
+    /// Ends a response that has no finish reason. Returns the one that its calls show.
+    pub(crate) fn end_of_body(&mut self, out: &mut impl Sink) -> Finish {
+        self.finish(false, out);
+        if self.has_cut_call { Finish::Length } else { Finish::Stop }
+    }
+
     pub(crate) fn open_key(&self) -> Option<u64> {
         self.calls.iter().rfind(|call| call.state == State::Open).map(|call| call.key)
     }
@@ -220,10 +226,6 @@ impl NamedCalls {
 
     pub(crate) fn has_client_call(&self) -> bool {
         self.has_client_call
-    }
-
-    pub(crate) fn has_cut_call(&self) -> bool {
-        self.has_cut_call
     }
 
     pub(crate) fn skipped(&self) -> &Skipped {

@@ -216,6 +216,11 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// The string in the member `key`. Empty if it is missing or not a string.
+    pub fn text(&self, key: &str) -> Cow<'a, str> {
+        self.get(key).and_then(|value| value.as_str()).unwrap_or_default()
+    }
+
     fn values(&self, bracket: u8) -> Values<'a> {
         let is_one = self.text.as_bytes().first() == Some(&bracket);
         let at = if is_one { 1 } else { self.text.len() };

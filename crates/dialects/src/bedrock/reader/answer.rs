@@ -18,7 +18,7 @@ use crate::{
     citations::Citations,
     event::{Event, Finish, Opaque, Reasoning, Sink, Start, Usage},
     failure::Failure,
-    finish::{failure_of, finish_of},
+    finish::known_finish,
     frame_cache::FrameCache,
     refusal::told,
     rules::Limits,
@@ -36,7 +36,7 @@ pub struct AnswerState {
     tolerate_truncation: bool,
     pub(super) limits: Limits,
     has_started: bool,
-    /// Whether the response is a single object.
+    /// Whether the response arrived as a single object.
     is_whole: bool,
     text: Channel,
     reasoning: Channel,
@@ -105,9 +105,8 @@ impl ResponseState for AnswerState {
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
-            self.calls.finish(false, out);
-            let cut = self.calls.has_cut_call();
-            self.finish(if cut { Finish::Length } else { Finish::Stop }, out);
+            let finish = self.calls.end_of_body(out);
+            self.finish(finish, out);
         }
         self.tell_usage(out);
         Ok(())
@@ -200,7 +199,7 @@ impl AnswerState {
     fn delta(&mut self, payload: &str, event: &BlockEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.start(out);
         let Some(piece) = event.piece() else {
-            return self.other_delta(event.index(), event.delta.unwrap_or_default(), out);
+            return self.other_delta(event.delta.unwrap_or_default(), out);
         };
         if piece.kind == PieceKind::Text {
             // Text has no start of its own.
@@ -287,14 +286,8 @@ impl AnswerState {
         if self.progress.is_finished {
             return Ok(());
         }
-        let known = finish_of(word);
-        if let (None, Some(failure)) = (known, failure_of(word)) {
-            return Err(failure);
-        }
-        if known.is_none() {
-            self.skipped.add(Skip::UnknownFinish);
-        }
-        self.finish(known.unwrap_or(Finish::Stop), out);
+        let finish = known_finish(word, &mut self.skipped)?;
+        self.finish(finish, out);
         Ok(())
     }
 

@@ -52,12 +52,7 @@ impl AnswerState {
     }
 
     /// Handles a delta that does not extend a single string.
-    pub(super) fn other_delta(
-        &mut self,
-        _index: u64,
-        delta: Json<'_>,
-        out: &mut impl Sink,
-    ) -> Result<(), Failure> {
+    pub(super) fn other_delta(&mut self, delta: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         for (kind, value) in delta.members() {
             match &*kind {
                 "reasoningContent" => self.reasoning_part(value, out)?,
@@ -150,14 +145,14 @@ impl AnswerState {
         input: Option<Json<'_>>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        let (id, name) = (text(call, "toolUseId"), text(call, "name"));
+        let (id, name) = (call.text("toolUseId"), call.text("name"));
         if name.is_empty() {
             self.skipped.add(Skip::NamelessCall);
             return Ok(());
         }
         self.end_texts(out);
         self.progress.has_content = true;
-        let runner = match &*text(call, "type") {
+        let runner = match &*call.text("type") {
             "server_tool_use" => Runner::Upstream,
             _ => Runner::Client,
         };
@@ -170,8 +165,8 @@ impl AnswerState {
     }
 
     fn begin_result(&mut self, result: Json<'_>) {
-        let id = text(result, "toolUseId").into_owned();
-        let is_error = text(result, "status") == "error";
+        let id = result.text("toolUseId").into_owned();
+        let is_error = result.text("status") == "error";
         match self.calls.number_of(&id) {
             Some(call) => self.block = Some(Block::Result { call, id, content: String::new(), is_error }),
             None => self.skipped.add(Skip::OrphanResult),
@@ -194,7 +189,7 @@ impl AnswerState {
     }
 
     fn begin_image(&mut self, image: Json<'_>) {
-        let format = text(image, "format");
+        let format = image.text("format");
         let mime = if format.is_empty() { String::new() } else { format!("image/{format}") };
         self.block = Some(Block::Image { mime, data: String::new() });
     }
@@ -245,8 +240,8 @@ impl AnswerState {
     /// Records a citation of a web page. Other citations are of the client's own documents.
     fn cite(&mut self, citation: Json<'_>, out: &mut impl Sink) {
         let page = citation.get("location").and_then(|location| location.get("web"));
-        let url = page.map(|page| text(page, "url")).unwrap_or_default();
-        if !self.citations.take(url, text(citation, "title"), self.limits.max_hold, out) {
+        let url = page.map(|page| page.text("url")).unwrap_or_default();
+        if !self.citations.take(url, citation.text("title"), self.limits.max_hold, out) {
             self.skipped.add(Skip::UnknownPart);
         }
     }
@@ -267,9 +262,4 @@ fn add_base64(data: &mut String, more: &str, limit: usize) -> Option<()> {
         *data = joined_base64(mem::take(data), more);
     }
     Some(())
-}
-
-/// The string in the member `key`. Empty if it is missing or not a string.
-fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
-    object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
 }

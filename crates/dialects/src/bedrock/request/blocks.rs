@@ -14,7 +14,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// What the blocks of all messages share.
+/// Writes blocks. Its state is shared by all messages of a request.
 #[derive(Debug)]
 pub(super) struct Blocks<'d> {
     pub(super) dropped: &'d mut Vec<String>,

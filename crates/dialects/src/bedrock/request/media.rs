@@ -69,7 +69,7 @@ pub(in crate::bedrock) fn image(url: &str) -> Option<(&'static str, ImageSource<
 
 /// Converts the name of a file to one that the API accepts: letters, digits, single spaces, hyphens and brackets.
 pub(in crate::bedrock) fn document_name(name: &str) -> String {
-    /// What the API allows, with room for a number.
+    /// The API's maximum length, minus room for a number.
     const LONGEST: usize = 190;
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let mut plain = String::with_capacity(stem.len().min(LONGEST));

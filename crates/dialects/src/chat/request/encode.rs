@@ -12,8 +12,8 @@ use crate::{
     Dialect, UpstreamRequest,
     cache_hints::CACHE_CONTROL,
     chat::{MaxTokens, Options, Streaming, server::Fields},
-    conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
-    openai_fields,
+    conversation::{Conversation, Turn, joined_user_turns, media_behind_results},
+    foreign, openai_fields,
     sampling::{PENALTIES, TOP_K},
     thinking,
     wire::json::Encoder,
@@ -91,11 +91,8 @@ const DIALECT: &str = Dialect::Chat.name();
 /// dropped.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
-    let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    let of_turns = of_turns.map(|key| format!("messages[].{key}"));
-    let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
-    let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
-    let parts = parts.map(|_| "messages[].content[]".to_owned());
+    let of_turns = foreign::turn_fields(turns, DIALECT, &[]);
+    let parts = foreign::parts(turns, DIALECT);
     conversation.rest.foreign_keys(DIALECT).cloned().chain(of_turns).chain(parts)
 }
 

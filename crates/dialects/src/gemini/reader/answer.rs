@@ -322,13 +322,9 @@ fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
 /// Parses a `usageMetadata`. The tokens of candidates do not include those of thoughts.
 fn usage_of(usage: Json<'_>) -> Usage {
     let count = |key: &str| usage::count(usage.get(key)?);
-    let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    };
-    let input = sum(count("promptTokenCount"), count("toolUsePromptTokenCount"));
+    let input = usage::sum(count("promptTokenCount"), count("toolUsePromptTokenCount"));
     let reasoning = count("thoughtsTokenCount");
-    let output = sum(count("candidatesTokenCount"), reasoning);
+    let output = usage::sum(count("candidatesTokenCount"), reasoning);
     let total = count("totalTokenCount").or_else(|| input?.checked_add(output?));
     let cached = count("cachedContentTokenCount");
     let raw = raw_usage(usage, Dialect::Gemini);

@@ -126,11 +126,11 @@ impl AnswerState {
             // A draft of an image; the final image follows.
             Content::Data(_) | Content::File(_) if is_thought => self.skipped.add(Skip::UnknownPart),
             Content::Data(data) => {
-                let (mime, data) = (text(data, "mimeType"), text(data, "data"));
+                let (mime, data) = (data.text("mimeType"), data.text("data"));
                 out.event(Event::Media(Media { id: "".into(), mime, data }));
             }
             Content::File(file) => {
-                let (id, mime) = (text(file, "fileUri"), text(file, "mimeType"));
+                let (id, mime) = (file.text("fileUri"), file.text("mimeType"));
                 out.event(Event::Media(Media { id, mime, data: "".into() }));
             }
             Content::Code(code) => {
@@ -138,8 +138,8 @@ impl AnswerState {
                 self.ran(code, ServerCall { name: CODE_EXECUTION.into(), arguments, ..NOTHING_RAN }, out);
             }
             Content::CodeResult(result) => {
-                let is_error = !matches!(&*text(result, "outcome"), "OUTCOME_OK" | "");
-                let content = Some(text(result, "output"));
+                let is_error = !matches!(&*result.text("outcome"), "OUTCOME_OK" | "");
+                let content = Some(result.text("output"));
                 let ran = ServerCall { name: CODE_EXECUTION.into(), content, is_error, ..NOTHING_RAN };
                 self.ran(result, ran, out);
             }
@@ -161,7 +161,7 @@ impl AnswerState {
     /// are generated if the upstream sends none; a result then belongs to the latest call.
     fn ran(&mut self, part: Json<'_>, mut ran: ServerCall<'_>, out: &mut impl Sink) {
         self.server_calls += u32::from(ran.arguments.is_some());
-        ran.id = text(part, "id").into_owned().into();
+        ran.id = part.text("id").into_owned().into();
         if ran.id.is_empty() {
             ran.id = format!("server_call_{}", self.server_calls).into();
         }
@@ -175,17 +175,17 @@ impl AnswerState {
         signature: Option<Opaque<'_>>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        let name = text(call, "name");
+        let name = call.text("name");
         let continues = call.get("willContinue").and_then(|more| more.as_bool()) == Some(true);
         let pieces = call.get("partialArgs");
         if !name.is_empty() {
             self.end_streamed_call(true, out)?;
             if !continues && pieces.is_none() {
                 let arguments = call.get("args");
-                let call = WholeCall { id: text(call, "id"), name, arguments, signature, is_cut: false };
+                let call = WholeCall { id: call.text("id"), name, arguments, signature, is_cut: false };
                 return self.calls.call(call, out);
             }
-            let start = StreamedCall::new(&text(call, "id"), &name, call.get("args"), signature);
+            let start = StreamedCall::new(&call.text("id"), &name, call.get("args"), signature);
             self.streamed = Some(start);
         }
         let Some(streamed) = &mut self.streamed else {
@@ -233,7 +233,7 @@ const NOTHING_RAN: ServerCall<'static> = ServerCall {
 
 /// The name of a tool that the upstream ran. `GOOGLE_SEARCH_WEB` becomes `google_search_web`.
 fn tool(call: Json<'_>) -> Cow<'_, str> {
-    let name = [text(call, "name"), text(call, "toolName"), text(call, "toolType")].into_iter();
+    let name = [call.text("name"), call.text("toolName"), call.text("toolType")].into_iter();
     let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or(Cow::Borrowed("server_tool"));
     name.to_ascii_lowercase().into()
 }
@@ -246,8 +246,4 @@ fn without_id(json: Json<'_>) -> String {
         }
     });
     body.finish_text()
-}
-
-fn text<'a>(json: Json<'a>, key: &str) -> Cow<'a, str> {
-    json.get(key).and_then(|value| value.as_str()).unwrap_or_default()
 }

@@ -12,6 +12,7 @@ use crate::{
         Arguments, Call, CallOutput, CallsById, Part, Role, Turn, media_behind_results, results_in_call_order,
     },
     event::Opaque,
+    foreign,
     media::{data_url, mime_of_url},
     signatures::{NO_SIGNATURE, begin_of_turn, checks_signatures},
     wire::json::{Encoder, Json, Kind},
@@ -19,13 +20,7 @@ use crate::{
 
 /// Writes the turns of a request for `model`.
 pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut Vec<String>) {
-    let foreign = |turn: &Turn| {
-        turn.rest.foreign_keys(DIALECT).map(|key| format!("messages[].{key}")).collect::<Vec<_>>()
-    };
-    let originals = |name: &String| {
-        !matches!(name.as_str(), "messages[].content" | "messages[].tool_calls" | "messages[].name")
-    };
-    dropped.extend(turns.iter().flat_map(foreign).filter(originals));
+    dropped.extend(foreign::turn_fields(turns, DIALECT, &["content", "tool_calls", "name"]));
     let media = media_behind_results(turns);
     let turns = results_in_call_order(&media);
     // A request must have contents, so if there are only instructions, they are sent as a user turn.

@@ -4,7 +4,7 @@
 //! parses it. Text and thoughts are accepted whatever step they belong to; only calls need their step.
 
 use super::{
-    event::{PieceKind, StreamEvent, text},
+    event::{PieceKind, StreamEvent},
     steps::OpenStep,
 };
 use crate::{
@@ -101,9 +101,8 @@ impl ResponseState for AnswerState {
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
-            self.calls.finish(false, out);
-            let is_cut = self.calls.has_cut_call();
-            self.finish(if is_cut { Finish::Length } else { Finish::Stop }, out);
+            let finish = self.calls.end_of_body(out);
+            self.finish(finish, out);
         }
         self.tell_usage(out);
         Ok(())
@@ -197,7 +196,7 @@ impl AnswerState {
     fn start(&mut self, interaction: Json<'_>, out: &mut impl Sink) {
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
-            let (id, model) = (text(interaction, "id"), text(interaction, "model"));
+            let (id, model) = (interaction.text("id"), interaction.text("model"));
             out.event(Event::Start(Start { id, model, created: None }));
         }
         if let Some(usage) = interaction.get("usage") {
@@ -292,7 +291,7 @@ impl AnswerState {
             "requires_action" => Finish::Calls,
             "incomplete" | "budget_exceeded" | "requires_continuation" => {
                 let code = holder.get("errors").and_then(|errors| errors.elements().next());
-                let code = code.map(|error| text(error, "code")).unwrap_or_default();
+                let code = code.map(|error| error.text("code")).unwrap_or_default();
                 if finish_of(&code) == Some(Finish::Filter) { Finish::Filter } else { Finish::Length }
             }
             failed if is_failure(failed) => {
@@ -342,13 +341,9 @@ fn status(given: Option<Json<'_>>) -> std::borrow::Cow<'_, str> {
 /// The token counts. Those of thoughts are apart from the rest of the output.
 fn usage_of(usage: Json<'_>) -> Usage {
     let count = |key: &str| usage::count(usage.get(key)?);
-    let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    };
-    let input = sum(count("total_input_tokens"), count("total_tool_use_tokens"));
+    let input = usage::sum(count("total_input_tokens"), count("total_tool_use_tokens"));
     let reasoning = count("total_thought_tokens");
-    let output = sum(count("total_output_tokens"), reasoning);
+    let output = usage::sum(count("total_output_tokens"), reasoning);
     let total = count("total_tokens").or_else(|| input?.checked_add(output?));
     let cached = count("total_cached_tokens");
     let raw = raw_usage(usage, Dialect::Interactions);

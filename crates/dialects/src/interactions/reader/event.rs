@@ -65,7 +65,7 @@ impl<'a> StreamEvent<'a> {
     /// The delta, if it extends a single string.
     pub(super) fn piece(&self) -> Option<Piece<'a>> {
         let delta = self.delta?;
-        let (kind, text) = match &*text(delta, "type") {
+        let (kind, text) = match &*delta.text("type") {
             "text" => (PieceKind::Text, delta.get("text")?),
             "thought_summary" => (PieceKind::Thought, delta.get("content")?.get("text")?),
             "arguments_delta" => (PieceKind::Arguments, delta.get("arguments")?),
@@ -73,9 +73,4 @@ impl<'a> StreamEvent<'a> {
         };
         Some(Piece { kind, body: text.string_body()? })
     }
-}
-
-/// The string in the member `key`. Empty if it is missing or not a string.
-pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
-    object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::event::text;
 use crate::{
     event::{Event, Runner, ServerCall, Sink},
     wire::json::{Json, Kind},
@@ -24,21 +23,21 @@ impl Hosted {
     /// Begins with the start of a step. `None` if the step is something else. `latest` is the id of the latest such
     /// call, for steps without one.
     pub(super) fn new(step: Json<'_>, latest: &str) -> Option<Self> {
-        let kind = text(step, "type");
+        let kind = step.text("type");
         let (tool, is_result) = match (kind.strip_suffix("_call"), kind.strip_suffix("_result")) {
             (Some(tool), _) => (tool, false),
             (_, Some(tool)) => (tool, true),
             _ => return None,
         };
         let name = match tool {
-            "mcp_server_tool" => text(step, "name").into_owned(),
+            "mcp_server_tool" => step.text("name").into_owned(),
             // Other APIs and toolwire call the search `web_search`.
             "google_search" => "web_search".to_owned(),
             tool => tool.to_owned(),
         };
-        let id = text(step, if is_result { "call_id" } else { "id" });
+        let id = step.text(if is_result { "call_id" } else { "id" });
         let id = if id.is_empty() { latest.to_owned() } else { id.into_owned() };
-        let server = text(step, "server_name").into_owned();
+        let server = step.text("server_name").into_owned();
         let mut hosted = Self { id, name, server, content: String::new(), is_result, is_error: false };
         hosted.take(step);
         Some(hosted)

@@ -2,7 +2,7 @@
 
 use super::{
     answer::AnswerState,
-    event::{PieceKind, StreamEvent, text},
+    event::{PieceKind, StreamEvent},
     hosted::Hosted,
 };
 use crate::{
@@ -49,7 +49,7 @@ impl AnswerState {
             return Err(Failure::new(Kind::Protocol, message));
         }
         self.calls.settle(out);
-        let kind = match &*text(step, "type") {
+        let kind = match &*step.text("type") {
             "model_output" => self.output(step, out)?,
             "thought" => {
                 let summary = step.get("summary").into_iter().flat_map(|list| list.elements());
@@ -97,7 +97,7 @@ impl AnswerState {
         is_whole: bool,
         out: &mut impl Sink,
     ) -> Result<StepKind, Failure> {
-        let (id, name) = (text(step, "id"), text(step, "name"));
+        let (id, name) = (step.text("id"), step.text("name"));
         if name.is_empty() {
             self.skipped.add(Skip::NamelessCall);
             return Ok(StepKind::Unknown);
@@ -139,7 +139,7 @@ impl AnswerState {
         if let Some(OpenStep { kind: StepKind::Hosted(hosted), .. }) = open {
             return hosted.take(delta);
         }
-        match &*text(delta, "type") {
+        match &*delta.text("type") {
             "thought_signature" => self.sign(delta, out),
             "text_annotation_delta" => self.cite(delta, out),
             _ => self.content(delta, out),
@@ -148,7 +148,7 @@ impl AnswerState {
 
     /// Handles a content of output: a text, or a medium.
     fn content(&mut self, content: Json<'_>, out: &mut impl Sink) {
-        match &*text(content, "type") {
+        match &*content.text("type") {
             "text" => {
                 if let Some(body) = content.get("text").and_then(|text| text.string_body()) {
                     self.say(PieceKind::Text, None, body, out);
@@ -158,8 +158,8 @@ impl AnswerState {
             }
             "image" | "audio" | "video" | "document" => {
                 self.progress.has_content = true;
-                let (mime, data) = (text(content, "mime_type"), text(content, "data"));
-                let id = if data.is_empty() { text(content, "uri") } else { "".into() };
+                let (mime, data) = (content.text("mime_type"), content.text("data"));
+                let id = if data.is_empty() { content.text("uri") } else { "".into() };
                 out.event(Event::Media(Media { id, mime, data }));
             }
             _ => self.skipped.add(Skip::UnknownPart),
@@ -169,7 +169,7 @@ impl AnswerState {
     /// Emits the citations in `annotations`.
     fn cite(&mut self, object: Json<'_>, out: &mut impl Sink) {
         for citation in object.get("annotations").into_iter().flat_map(|list| list.elements()) {
-            let (url, title) = (text(citation, "url"), text(citation, "title"));
+            let (url, title) = (citation.text("url"), citation.text("title"));
             if url.is_empty() {
                 self.skipped.add(Skip::UnknownPart);
                 continue;
@@ -182,7 +182,7 @@ impl AnswerState {
 
     /// Emits the signature of a thought.
     fn sign(&mut self, object: Json<'_>, out: &mut impl Sink) {
-        let signature = text(object, "signature");
+        let signature = object.text("signature");
         if !signature.is_empty() {
             self.end_thought(false, out);
             let signature = Some(Opaque::new(Dialect::Gemini.name(), signature));

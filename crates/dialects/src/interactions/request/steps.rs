@@ -1,7 +1,5 @@
 //! Writes the turns of a conversation as `input` and `system_instruction`.
 
-use serde_json::Value;
-
 use super::super::{DIALECT, decode::is_content};
 use crate::{
     Dialect,
@@ -9,17 +7,15 @@ use crate::{
         Arguments, CallOutput, CallsById, Part, Role, Turn, media_behind_results, results_in_call_order,
     },
     event::Opaque,
+    fit::kind_of,
+    foreign,
     media::{data_url, mime_of_url},
     wire::json::{Encoder, Json, Kind},
 };
 
 /// Writes the turns of a request.
 pub(super) fn put(body: &mut Encoder, turns: &[Turn], dropped: &mut Vec<String>) {
-    let originals = |name: &String| {
-        !matches!(name.as_str(), "messages[].content" | "messages[].tool_calls" | "messages[].name")
-    };
-    let foreign = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    dropped.extend(foreign.map(|key| format!("messages[].{key}")).filter(originals));
+    dropped.extend(foreign::turn_fields(turns, DIALECT, &["content", "tool_calls", "name"]));
     let media = media_behind_results(turns);
     let turns = results_in_call_order(&media);
     // A request must have an input, so if there are only instructions, they are what the user says.
@@ -52,10 +48,6 @@ fn is_said(part: &Part) -> bool {
         Part::Other(other) => other.from_dialect(DIALECT).is_some_and(|own| is_content(kind_of(own))),
         Part::Call(_) | Part::Reasoning { .. } | Part::Result(_) => false,
     }
-}
-
-fn kind_of(value: &Value) -> &str {
-    value.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The text of instructions.

@@ -84,8 +84,3 @@ impl<'a> StreamEvent<'a> {
         Some(Piece { kind, body, is_alone: delta.members().nth(2).is_none() })
     }
 }
-
-/// The string in the member `key`. Empty if it is missing or not a string.
-pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
-    object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
-}

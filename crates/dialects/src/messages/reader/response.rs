@@ -12,14 +12,14 @@ use memchr::memchr2;
 use super::{
     ReaderSettings,
     counts::Counts,
-    event::{PieceKind, StreamEvent, text},
+    event::{PieceKind, StreamEvent},
     plain::Plain,
 };
 use crate::{
     Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     channel::{Channel, cuts_pair, emit},
     citations::Citations,
-    event::{Event, Finish, Reasoning, Sink, Start},
+    event::{Event, Reasoning, Sink, Start},
     failure::Failure,
     frame_cache::FrameCache,
     refusal::{reported_json, told},
@@ -93,9 +93,8 @@ impl ResponseState for ResponseReader {
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
-            self.calls.finish(false, out);
-            let cut = self.calls.has_cut_call();
-            self.finish(if cut { Finish::Length } else { Finish::Stop }, None, out);
+            let finish = self.calls.end_of_body(out);
+            self.finish(finish, None, out);
         }
         self.tell_usage(out);
         Ok(())
@@ -190,7 +189,7 @@ impl ResponseReader {
         // After content, it is too late for the head.
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
-            let (id, model) = (text(message, "id"), text(message, "model"));
+            let (id, model) = (message.text("id"), message.text("model"));
             out.event(Event::Start(Start { id, model, created: None }));
         }
         if let Some(usage) = message.get("usage") {

@@ -8,7 +8,7 @@ use crate::{
     Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind as FailureKind},
-    finish::{failure_of, finish_of},
+    finish::known_finish,
     frame_cache::FrameCache,
     media::mime_of_base64,
     refusal::{reported_json, told},
@@ -197,14 +197,7 @@ impl AnswerState {
                 return Err(Failure::new(FailureKind::Upstream, message).with_code(word.into_owned()));
             }
             "load" | "unload" => Finish::Stop,
-            word => match (finish_of(word), failure_of(word)) {
-                (Some(finish), _) => finish,
-                (None, Some(failure)) => return Err(failure),
-                (None, None) => {
-                    self.skipped.add(Skip::UnknownFinish);
-                    Finish::Stop
-                }
-            },
+            word => known_finish(word, &mut self.skipped)?,
         };
         Ok(finish.of_calls(self.calls.any()))
     }

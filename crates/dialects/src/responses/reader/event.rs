@@ -73,8 +73,3 @@ impl<'a> StreamEvent<'a> {
         self.part_index.and_then(|index| index.as_u64()).unwrap_or(0)
     }
 }
-
-/// The string in the member `key`. Empty if it is missing or not a string.
-pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
-    object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
-}

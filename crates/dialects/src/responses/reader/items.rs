@@ -4,10 +4,7 @@ mod ends;
 
 use std::borrow::Cow;
 
-use super::{
-    event::{StreamEvent, text},
-    response::ResponseReader,
-};
+use super::{event::StreamEvent, response::ResponseReader};
 use crate::{
     Skip,
     digest::Digest,
@@ -56,8 +53,8 @@ impl ItemName {
 
 /// A digest of an item's id. A call whose item has no id is identified by the call's id.
 pub(super) fn item_id(item: Json<'_>) -> Digest {
-    let id = match text(item, "id") {
-        id if id.is_empty() => text(item, "call_id"),
+    let id = match item.text("id") {
+        id if id.is_empty() => item.text("call_id"),
         id => id,
     };
     Digest::of(&id)
@@ -125,7 +122,7 @@ impl ResponseReader {
         self.progress.has_choice = true;
         let index = event.output_index().or_else(|| u64::try_from(self.begun()).ok());
         let id = event.item_id();
-        let call = Digest::of(&text(item, "call_id"));
+        let call = Digest::of(&item.text("call_id"));
         let is_late = !id.is_empty()
             && self.ended.iter().any(|ended| {
                 ended.index == index && ended.id == id && (call.is_empty() || ended.call == call)
@@ -149,7 +146,7 @@ impl ResponseReader {
             }
         };
         self.phase(output, item, out)?;
-        let is_built_in = BuiltInTool::of_call(&text(item, "type"), item).is_some();
+        let is_built_in = BuiltInTool::of_call(&item.text("type"), item).is_some();
         // An item of a built-in tool that has just begun does not have its arguments yet.
         if self.begin_call(output, item, out)? && !is_built_in {
             self.calls.give(output, &arguments(item))?;
@@ -158,8 +155,8 @@ impl ResponseReader {
     }
 
     fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        let phase = text(item, "phase");
-        if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
+        let phase = item.text("phase");
+        if (phase.is_empty() && !self.has_phases) || item.text("type") != "message" {
             return Ok(());
         }
         self.has_phases = true;
@@ -248,7 +245,7 @@ impl ResponseReader {
 
     /// Starts the call in `item` if that has not been done yet. Returns whether `item` is a call.
     fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
-        let (source, name) = match &*text(item, "type") {
+        let (source, name) = match &*item.text("type") {
             "function_call" => (Source::Native, self.flat_name(item)),
             "custom_tool_call" => (Source::NativeCustom, self.flat_name(item)),
             kind => match BuiltInTool::of_call(kind, item) {
@@ -260,8 +257,8 @@ impl ResponseReader {
             return Ok(!name.is_empty());
         }
         self.progress.has_content = true;
-        let id = match text(item, "call_id") {
-            id if id.is_empty() => text(item, "id"),
+        let id = match item.text("call_id") {
+            id if id.is_empty() => item.text("id"),
             id => id,
         };
         let start = CallStart { index: 0, id, name, runner: Runner::Client, source, signature: None };
@@ -271,7 +268,7 @@ impl ResponseReader {
 
     /// The name of the tool that a call means. A tool in a namespace has the name by which toolwire knows it.
     fn flat_name<'a>(&self, item: Json<'a>) -> Cow<'a, str> {
-        let (namespace, name) = (text(item, "namespace"), text(item, "name"));
+        let (namespace, name) = (item.text("namespace"), item.text("name"));
         if namespace.is_empty() || name.is_empty() {
             return name;
         }

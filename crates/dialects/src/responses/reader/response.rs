@@ -2,7 +2,7 @@
 
 use super::{
     ReaderSettings,
-    event::{StreamEvent, text},
+    event::StreamEvent,
     items::{ItemName, OpenItem, PartKey, Section},
 };
 use crate::{
@@ -87,9 +87,8 @@ impl ResponseState for ResponseReader {
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
-            self.calls.finish(false, out);
-            let cut = self.calls.has_cut_call();
-            self.finish(if cut { Finish::Length } else { Finish::Stop }, out);
+            let finish = self.calls.end_of_body(out);
+            self.finish(finish, out);
         }
         Ok(())
     }
@@ -197,7 +196,7 @@ impl ResponseReader {
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
             let created = response.get("created_at").and_then(|created| created.as_u64());
-            let (id, model) = (text(response, "id"), text(response, "model"));
+            let (id, model) = (response.text("id"), response.text("model"));
             out.event(Event::Start(Start { id, model, created }));
         }
     }
@@ -248,7 +247,7 @@ impl ResponseReader {
             return Ok(());
         }
         let error = response.get("error").filter(|error| !error.is_null());
-        let status = text(response, "status");
+        let status = response.text("status");
         if let ("failed", Some(error)) | ("cancelled", Some(error)) = (&*status, error) {
             return Err(reported_json(error));
         }
@@ -272,7 +271,7 @@ impl ResponseReader {
 
     fn incomplete(&mut self, response: Json<'_>) -> Result<Finish, Failure> {
         let details = response.get("incomplete_details").unwrap_or_default();
-        let reason = text(details, "reason");
+        let reason = details.text("reason");
         match (finish_of(&reason), failure_of(&reason)) {
             (Some(finish @ (Finish::Length | Finish::Filter)), _) => Ok(finish),
             (None, Some(failure)) => Err(failure),

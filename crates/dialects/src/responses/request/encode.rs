@@ -10,7 +10,8 @@ use self::namespaces::Namespaces;
 use super::DIALECT;
 use crate::{
     Dialect, UpstreamRequest,
-    conversation::{Conversation, Part, Role},
+    conversation::{Conversation, Role},
+    foreign,
     openai_fields::{self, SHARED, VERBOSITY},
     responses::upstream::Options,
     thinking,
@@ -100,13 +101,8 @@ fn is_put(key: &str) -> bool {
 /// dropped.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
-    let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // The originals in another dialect only repeat the parts, so nothing is lost.
-    let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls"));
-    let of_turns = of_turns.map(|key| format!("messages[].{key}"));
-    let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
-    let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
-    let parts = parts.map(|_| "messages[].content[]".to_owned());
+    let of_turns = foreign::turn_fields(turns, DIALECT, &["content", "tool_calls"]);
+    let parts = foreign::parts(turns, DIALECT);
     let fields = conversation.rest.foreign_keys(DIALECT);
     // `max_completion_tokens` is written as `max_output_tokens`, so it is not lost.
     let fields =

@@ -246,15 +246,11 @@ fn elements<'a>(list: Option<Json<'a>>) -> impl Iterator<Item = Json<'a>> {
     list.into_iter().flat_map(|list| list.elements())
 }
 
-fn text<'a>(json: Json<'a>, key: &str) -> Cow<'a, str> {
-    json.get(key).and_then(|value| value.as_str()).unwrap_or_default()
-}
-
 fn annotation(json: Json<'_>) -> Option<Event<'_>> {
     let citation = json.get("url_citation")?;
     let place = |key| citation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
     let span = (place("start_index"), place("end_index"));
-    Some(Event::Annotation(Annotation { url: text(citation, "url"), title: text(citation, "title"), span }))
+    Some(Event::Annotation(Annotation { url: citation.text("url"), title: citation.text("title"), span }))
 }
 
 /// Parses an image that the response contains as a `data:` URL.
@@ -262,7 +258,7 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
     let url = json.get("image_url")?.get("url")?.as_str()?;
     let (mime, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
     let (mime, data) = (mime.to_owned().into(), data.to_owned().into());
-    Some(Event::Media(Media { id: text(json, "id"), mime, data }))
+    Some(Event::Media(Media { id: json.text("id"), mime, data }))
 }
 
 /// Parses a call's result as another instance of toolwire writes it.
@@ -271,7 +267,7 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
     let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
     if let Some(name) = given("name") {
         return Some(Event::ServerCall(ServerCall {
-            id: text(json, "id"),
+            id: json.text("id"),
             name,
             runner: Runner::Upstream,
             server: Cow::Borrowed(""),
@@ -282,8 +278,8 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
     }
     Some(Event::CallResult(CallResult {
         index: u32::try_from(json.get("index")?.as_u64()?).ok()?,
-        id: text(json, "id"),
-        content: text(json, "content"),
+        id: json.text("id"),
+        content: json.text("content"),
         is_error,
     }))
 }

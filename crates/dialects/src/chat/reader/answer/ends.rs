@@ -2,12 +2,11 @@
 
 use super::{AnswerState, delta_content};
 use crate::{
-    Skip,
     channel::emit,
     chat::reader::chunk::Choice,
     event::{Event, Finish, Sink},
     failure::Failure,
-    finish::{failure_of, finish_of, finish_word},
+    finish::{finish_word, known_finish},
     usage::{count, usage_of},
     wire::json::Json,
 };
@@ -28,14 +27,7 @@ impl AnswerState {
         canonical: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        let known = finish_of(word);
-        if let (None, Some(failure)) = (known, failure_of(word)) {
-            return Err(failure);
-        }
-        if known.is_none() {
-            self.skipped.add(Skip::UnknownFinish);
-        }
-        let finish = known.unwrap_or(Finish::Stop);
+        let finish = known_finish(word, &mut self.skipped)?;
         self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
         let says_finish_only = choice.delta.things() == 0;
         let canonical = canonical.filter(|_| says_finish_only && word == finish_word(self.promoted(finish)));

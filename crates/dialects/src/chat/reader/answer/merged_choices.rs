@@ -7,7 +7,7 @@ use crate::{
     chat::reader::chunk::{Choice, Chunk},
     event::{Finish, Sink},
     failure::Failure,
-    finish::{failure_of, finish_of},
+    finish::{finish_of, known_finish},
     refusal::reported_json,
 };
 
@@ -143,14 +143,7 @@ impl AnswerState {
         self.deltas.of_choice(0);
         said?;
         let Some(word) = choice.finish_word() else { return Ok(()) };
-        let known = finish_of(&word);
-        if let (None, Some(failure)) = (known, failure_of(&word)) {
-            return Err(failure);
-        }
-        if known.is_none() {
-            self.skipped.add(Skip::UnknownFinish);
-        }
-        merged.end(choice.number, known.unwrap_or(Finish::Stop));
+        merged.end(choice.number, known_finish(&word, &mut self.skipped)?);
         Ok(())
     }
 

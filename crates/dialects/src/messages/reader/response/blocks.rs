@@ -9,7 +9,7 @@ use crate::{
     event::{CallResult, CallStart, Event, Opaque, Reasoning, Runner, Sink, Source},
     failure::{Failure, Kind},
     messages::{
-        reader::event::{PieceKind, StreamEvent, text},
+        reader::event::{PieceKind, StreamEvent},
         toolsets::{TOOLSET_NAME, joined},
     },
     wire::json::{Json, Kind as JsonKind},
@@ -69,7 +69,7 @@ impl ResponseReader {
         frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        let repeats = || self.calls.repeats(index, &text(block, "id"), &text(block, "name"));
+        let repeats = || self.calls.repeats(index, &block.text("id"), &block.text("name"));
         if self.blocks.iter().any(|open| open.index == index && open.kind == BlockKind::Call) && repeats() {
             // The call is repeated, possibly with more of its arguments.
             return self.give_input(index, block);
@@ -82,7 +82,7 @@ impl ResponseReader {
             let message = format!("the upstream has more than {MAX_OPEN} content blocks open at once");
             return Err(Failure::new(Kind::Protocol, message));
         }
-        let kind = match &*text(block, "type") {
+        let kind = match &*block.text("type") {
             "text" => {
                 self.given(PieceKind::Text, block, "text", out);
                 for citation in block.get("citations").into_iter().flat_map(|list| list.elements()) {
@@ -140,13 +140,13 @@ impl ResponseReader {
 
     /// Handles a delta that does not extend a single string.
     pub(super) fn other_delta(&mut self, delta: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        match (&*text(delta, "type"), frame) {
+        match (&*delta.text("type"), frame) {
             ("signature_delta", _) => self.sign(delta),
             ("citations_delta", frame) => {
                 let citation = delta.get("citation").unwrap_or_default();
                 match frame.filter(|_| citation.kind() == JsonKind::Object) {
                     Some(frame) => {
-                        self.citations.pass(text(citation, "url"), text(citation, "title"), frame, out);
+                        self.citations.pass(citation.text("url"), citation.text("title"), frame, out);
                     }
                     None => self.cite(citation, out),
                 }
@@ -173,21 +173,21 @@ impl ResponseReader {
     }
 
     fn sign(&mut self, object: Json<'_>) {
-        let signature = text(object, "signature");
+        let signature = object.text("signature");
         if !signature.is_empty() {
             self.signature = Some(signature.into_owned());
         }
     }
 
     fn cite(&mut self, citation: Json<'_>, out: &mut impl Sink) {
-        let (url, title) = (text(citation, "url"), text(citation, "title"));
+        let (url, title) = (citation.text("url"), citation.text("title"));
         if !self.citations.take(url, title, self.limits.max_hold, out) {
             self.skipped.add(Skip::UnknownPart);
         }
     }
 
     fn redacted(&mut self, block: Json<'_>, out: &mut impl Sink) {
-        let data = text(block, "data");
+        let data = block.text("data");
         let signature = Some(Opaque::new(Dialect::Messages.name(), data));
         out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(""), signature, redacted: true }));
     }
@@ -199,12 +199,12 @@ impl ResponseReader {
         runner: Runner,
         out: &mut impl Sink,
     ) -> Result<BlockKind, Failure> {
-        let (id, name) = (text(block, "id"), text(block, "name"));
+        let (id, name) = (block.text("id"), block.text("name"));
         if name.is_empty() {
             self.skipped.add(Skip::NamelessCall);
             return Ok(BlockKind::Other);
         }
-        let name = match text(block, TOOLSET_NAME) {
+        let name = match block.text(TOOLSET_NAME) {
             toolset if toolset.is_empty() => name,
             toolset => joined(&toolset, &name).into(),
         };
@@ -237,7 +237,7 @@ impl ResponseReader {
 
     /// Handles the result of a call that the upstream ran.
     fn result(&mut self, block: Json<'_>, frame: Option<&str>, out: &mut impl Sink) -> BlockKind {
-        let id = text(block, "tool_use_id");
+        let id = block.text("tool_use_id");
         let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
             // The call may be in an earlier response that this one continues.
             match frame {
@@ -253,7 +253,7 @@ impl ResponseReader {
         }
         let content = block.get("content").unwrap_or_default();
         let says_error = block.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
-        let is_error = says_error || text(content, "type").ends_with("_error");
+        let is_error = says_error || content.text("type").ends_with("_error");
         let content = result_text(content);
         emit(out, frame, Event::CallResult(CallResult { index: hosted.number, id, content, is_error }));
         BlockKind::Other
@@ -282,8 +282,8 @@ fn result_text(content: Json<'_>) -> Cow<'_, str> {
         return text;
     }
     let of_block = |block: Json<'_>| {
-        let is_text = text(block, "type") == "text";
-        is_text.then(|| text(block, "text").into_owned())
+        let is_text = block.text("type") == "text";
+        is_text.then(|| block.text("text").into_owned())
     };
     let texts: Option<Vec<_>> = content.elements().map(of_block).collect();
     match texts {

@@ -10,8 +10,8 @@ use crate::{
     channel::emit,
     event::{Event, Finish, Opaque, Reasoning, Sink},
     failure::Failure,
-    finish::{failure_of, finish_of},
-    messages::reader::event::{StreamEvent, text},
+    finish::known_finish,
+    messages::reader::event::StreamEvent,
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -91,7 +91,7 @@ impl ResponseReader {
     /// Converts a block of a complete message to the event that starts it in a stream, for clients of this
     /// API. `None` if other events represent the complete block.
     fn own_frame(&self, index: u64, block: Json<'_>) -> Option<String> {
-        let kind = text(block, "type");
+        let kind = block.text("type");
         let is_known = matches!(&*kind, "text" | "thinking" | "redacted_thinking" | "tool_use");
         if is_known || !self.settings.verbatim || block.kind() != JsonKind::Object {
             return None;
@@ -104,14 +104,7 @@ impl ResponseReader {
     }
 
     fn finish_by(&mut self, word: &str, frame: Option<&str>, out: &mut impl Sink) -> Result<(), Failure> {
-        let known = finish_of(word);
-        if let (None, Some(failure)) = (known, failure_of(word)) {
-            return Err(failure);
-        }
-        if known.is_none() {
-            self.skipped.add(Skip::UnknownFinish);
-        }
-        let finish = known.unwrap_or(Finish::Stop);
+        let finish = known_finish(word, &mut self.skipped)?;
         self.finish(finish, frame, out);
         Ok(())
     }

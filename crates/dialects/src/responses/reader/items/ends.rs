@@ -12,10 +12,7 @@ use crate::{
     failure::Failure,
     responses::{
         built_in::BuiltInTool,
-        reader::{
-            event::{StreamEvent, text},
-            response::ResponseReader,
-        },
+        reader::{event::StreamEvent, response::ResponseReader},
     },
     wire::json::{Json, Kind as JsonKind},
 };
@@ -30,7 +27,7 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         self.calls.settle(out);
         self.item(output)?;
-        match &*text(item, "type") {
+        match &*item.text("type") {
             "message" => self.end_message(output, item, out)?,
             "function_call" | "custom_tool_call" => {
                 if self.begin_call(output, item, out)? {
@@ -53,7 +50,7 @@ impl ResponseReader {
             if name.id.is_empty() {
                 name.id = item_id(item);
             }
-            name.call = Digest::of(&text(item, "call_id"));
+            name.call = Digest::of(&item.text("call_id"));
             self.ended.push(name);
         }
         Ok(())
@@ -69,7 +66,7 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         // The item of a call that was cut off has valid JSON, but not all of its arguments. The call is left open
         // until the response ends.
-        if self.begin_call(output, item, out)? && text(item, "status") != "incomplete" {
+        if self.begin_call(output, item, out)? && item.text("status") != "incomplete" {
             self.calls.complete(output, &tool.arguments(item, true), out)?;
             self.calls.end(output, out);
         }
@@ -116,7 +113,7 @@ impl ResponseReader {
         let parts = item.get("content").into_iter().flat_map(|content| content.elements());
         let mut annotations = Vec::new();
         for (index, part) in (0..).zip(parts) {
-            let (section, key) = match &*text(part, "type") {
+            let (section, key) = match &*part.text("type") {
                 "output_text" | "text" => (Section::Text, "text"),
                 "refusal" => (Section::Refusal, "refusal"),
                 _ => {
@@ -128,7 +125,7 @@ impl ResponseReader {
             if !self.item(output)?.parts.iter().any(|(known, _)| *known == key_of_part) {
                 self.note_logprobs(part.get("logprobs"));
             }
-            let result = self.complete(output, key_of_part, &text(part, key), out);
+            let result = self.complete(output, key_of_part, &part.text(key), out);
             self.logprobs.clear();
             result?;
             annotations.extend(part.get("annotations").into_iter().flat_map(|list| list.elements()));
@@ -150,10 +147,10 @@ impl ResponseReader {
         for (section, key) in [(Section::Summary, "summary"), (Section::Thought, "content")] {
             let parts = item.get(key).into_iter().flat_map(|list| list.elements());
             for (index, part) in (0..).zip(parts) {
-                self.complete(output, PartKey { section, index }, &text(part, "text"), out)?;
+                self.complete(output, PartKey { section, index }, &part.text("text"), out)?;
             }
         }
-        let state = text(item, "encrypted_content");
+        let state = item.text("encrypted_content");
         if !state.is_empty() {
             let redacted = self.item(output)?.parts.is_empty();
             let signature = Some(Opaque::new(Dialect::Responses.name(), state));
@@ -176,7 +173,7 @@ impl ResponseReader {
 
     fn annotation(&mut self, annotation: Json<'_>, out: &mut impl Sink) {
         let place = |key| annotation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
-        let (url, title) = (text(annotation, "url"), text(annotation, "title"));
+        let (url, title) = (annotation.text("url"), annotation.text("title"));
         if url.is_empty() && !(self.settings.verbatim && annotation.kind() == JsonKind::Object) {
             return self.skipped.add(Skip::UnknownPart);
         }
@@ -185,22 +182,22 @@ impl ResponseReader {
     }
 
     fn image(&mut self, item: Json<'_>, out: &mut impl Sink) {
-        let data = text(item, "result");
+        let data = item.text("result");
         if data.is_empty() {
             return self.skipped.add(Skip::UndispatchedCall);
         }
         self.progress.has_content = true;
-        let mime = match text(item, "output_format") {
+        let mime = match item.text("output_format") {
             format if format.is_empty() => "image/png".into(),
             format => format!("image/{format}").into(),
         };
-        self.emit_item(item, &Event::Media(Media { id: text(item, "id"), mime, data }), out);
+        self.emit_item(item, &Event::Media(Media { id: item.text("id"), mime, data }), out);
     }
 
     /// Emits a call that the upstream's servers ran.
     fn server_call(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
         self.progress.has_content = true;
-        let name = match text(item, "name") {
+        let name = match item.text("name") {
             name if name.is_empty() => kind.trim_end_matches("_call").to_owned().into(),
             name => name,
         };
@@ -212,17 +209,17 @@ impl ResponseReader {
         // The result of a search is its list of pages, which is present if the request asks for it.
         let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
         // A call that has ended without a result gets an empty one.
-        let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
+        let is_running = matches!(&*item.text("status"), "in_progress" | "searching" | "incomplete");
         let none = || (!is_running).then_some(Cow::Borrowed(""));
         let content = given(&["error", "output", "results", "outputs"]).or_else(pages).or_else(none);
         let call = ServerCall {
-            id: text(item, "id"),
+            id: item.text("id"),
             name,
             runner: Runner::Upstream,
             server: Cow::Borrowed(""),
             arguments: given(&["arguments", "action", "queries", "code"]),
             content,
-            is_error: error.is_some() || text(item, "status") == "failed",
+            is_error: error.is_some() || item.text("status") == "failed",
         };
         self.emit_item(item, &Event::ServerCall(call), out);
     }
@@ -244,8 +241,8 @@ impl ResponseReader {
 
 /// Whether an item of a call that the upstream ran has the members that clients rely on.
 fn is_usable(item: Json<'_>) -> bool {
-    let has = |key: &str| !text(item, key).is_empty();
-    let is_mcp = &*text(item, "type") == "mcp_call";
+    let has = |key: &str| !item.text(key).is_empty();
+    let is_mcp = &*item.text("type") == "mcp_call";
     let has_all = |keys: &[&str]| keys.iter().all(|key| has(key));
     has_all(&["id", "status"]) && (!is_mcp || has_all(&["server_label", "name", "arguments"]))
 }
