@@ -79,6 +79,24 @@ test("a page that is loaded again in the middle goes on with its answer", async 
   await end();
 });
 
+test("a message that is sent before the models are listed waits for them", async () => {
+  const { page, end } = await visit("chat");
+  let release;
+  const isReleased = new Promise((resolve) => (release = resolve));
+  await page.route("**/admin/settings", async (route) => {
+    await isReleased;
+    await route.continue();
+  });
+  await page.reload();
+  await send(page, "Hello");
+  // By then, the message would have been sent.
+  await page.waitForTimeout(300);
+  assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "Hello");
+  release();
+  await page.locator(".turn-model strong").getByText("Hello").waitFor();
+  await end();
+});
+
 test("an answer that is stopped ends at once", async () => {
   const release = own.hold();
   const { page, end } = await visit("chat");

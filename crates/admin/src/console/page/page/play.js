@@ -180,9 +180,13 @@ export default function play({ place, heading, route }) {
   }
 
   async function send() {
+    await isLoaded;
     const text = field.value.trim();
-    if (!text || active) return;
-    if (!model.value) return model.focus();
+    if (!text || active || !field.isConnected) return;
+    if (!model.value) {
+      toast("Choose a model first", "failed");
+      return model.focus();
+    }
     if (!session.peek()?.signed_in) return toast("Sign in first", "failed");
     field.value = draft = "";
     if (!chat) {
@@ -272,7 +276,7 @@ export default function play({ place, heading, route }) {
       h("div.row", h("button", { onclick: () => copied(shown.textContent) }, "Copy"), h("button", { onclick: close }, "Close"))]);
   }
 
-  (async () => {
+  const isLoaded = (async () => {
     chats = await kept.all(instance).catch(() => []);
     if (session.peek()?.signed_in) {
       models = await namesOf("models");
