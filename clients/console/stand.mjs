@@ -75,9 +75,9 @@ function stored(request, response) {
   response.writeHead(isError ? 500 : 200, { "content-type": isError ? "text/html" : kind, "content-disposition": "inline" }).end(text);
 }
 
-const configuration = (upstream, folder, { key, permission = "allow", top = "" }, port = 0) => `
+const configuration = (upstream, folder, { key, permission = "allow", top = "" }) => `
 ${top}
-listen = "127.0.0.1:${port}"
+listen = "127.0.0.1:0"
 state_dir = "${folder}/state"
 [admin]
 ${key ? 'api_keys = ["env:CONSOLE_KEY"]' : ""}
@@ -122,12 +122,12 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
   const file = path.join(folder, "toolwire.toml");
-  const begin = async (at) => {
-    await writeFile(file, configuration(upstream.port, folder, { key, permission, top }, at));
+  const begin = async () => {
+    await writeFile(file, configuration(upstream.port, folder, { key, permission, top }));
     return spawn(binary, ["serve", "--config", file], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
   };
   let child = await begin();
-  const port = await announced(child);
+  let port = await announced(child);
   const version = /v\/([0-9a-f]{8})\//.exec(await (await fetch(`http://127.0.0.1:${port}/console/`)).text())[1];
   const state = { answers, isDown: false };
   const proxy = http.createServer(async (request, response) => {
@@ -144,7 +144,10 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
   const own = await listen(proxy);
   return {
     url: `http://127.0.0.1:${own}${prefix}/console/`,
-    direct: `http://127.0.0.1:${port}`,
+    // Changes when the program is started again.
+    get direct() {
+      return `http://127.0.0.1:${port}`;
+    },
     upstream: `http://127.0.0.1:${upstream.port}`,
     state,
     // The requests that the model has received.
@@ -171,8 +174,8 @@ export async function stand({ key = null, prefix = "", permission, top, answers 
       await ended(child);
     },
     async start() {
-      child = await begin(port);
-      await announced(child);
+      child = await begin();
+      port = await announced(child);
     },
     async close() {
       child.kill();
