@@ -323,7 +323,7 @@ impl Detector {
             }
             Event::CallStart(ref start) => {
                 self.read_before(&event, out);
-                if start.runner == Runner::Upstream {
+                if start.runner == Runner::Upstream && self.search.tools.resolve(&start.name).is_some() {
                     self.interrupt(out);
                 } else if matches!(self.state, State::Prose) {
                     self.prose.interrupt(out);

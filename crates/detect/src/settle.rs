@@ -39,8 +39,9 @@ impl Detector {
         });
     }
 
-    /// Resolves the text held before a call that the upstream ran or tried to run, which interrupts the model's
-    /// text. Reasoning is left open, since it has its own end.
+    /// Resolves the text held before a call to one of the client's tools that the upstream tried to run, since the model
+    /// apologises after it. Reasoning is left open, since it has its own end. Other calls on the upstream's own channel
+    /// do not interrupt the text.
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         let has_call = matches!(&self.state, State::Calls(reading) if reading.container.has_begun());
         if has_call || self.held() > self.prose.held() {

@@ -105,6 +105,31 @@ fn declared_server_call_is_forwarded() {
     assert_eq!((got.calls.len(), got.results.len(), got.finish.as_deref()), (1, 1, Some("stop")));
 }
 
+/// The text of a call goes on after the native call, wherever it was interrupted.
+#[test]
+fn call_in_text_survives_a_native_call_in_between() {
+    const TEXT: &str = r#"{"name":"a","arguments":{"x":1}}"#;
+    for server_calls in [ServerCalls::Auto, ServerCalls::Annotate, ServerCalls::Hide] {
+        let exchange = exchange(&["a"], Rules { server_calls, ..Rules::default() });
+        for at in 1..TEXT.len() {
+            let (first, second) = TEXT.split_at(at);
+            let events = json!([
+                ["m", first],
+                ["stc", {"id": "n1", "name": "web_search", "arguments": "{\"query\":\"q\"}"}],
+                ["str", {"call_id": "n1", "content": "found"}],
+                ["m", second],
+                ["fin", "stop"],
+                ["done"]
+            ]);
+            let got = exchange.run([&*exchange.speech.stream(events.as_array().unwrap())]).0;
+            let what = format!("{server_calls:?} {at}");
+            let calls: Vec<_> = got.calls.iter().map(|call| (&*call.name, &*call.arguments)).collect();
+            assert_eq!((calls, got.text.as_str()), (vec![("a", "{\"x\":1}")], ""), "{what}");
+            assert_eq!(got.server_calls.len(), usize::from(server_calls != ServerCalls::Hide), "{what}");
+        }
+    }
+}
+
 #[test]
 fn annotated_call_without_a_result_is_sent_at_the_end() {
     let events = json!([
