@@ -130,6 +130,7 @@ impl Model {
     pub fn teaching(&self) -> Teaching {
         Teaching {
             prefix: self.settings.tool_prefix.clone(),
+            server_tools: self.upstream.options.side().server_tools().to_vec(),
             template: self.instructions.clone().unwrap_or_default(),
             text: None,
             in_user_turn: self.system_position == SystemPosition::User,

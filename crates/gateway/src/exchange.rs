@@ -170,7 +170,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
         true => Offered::default(),
         false => Offered::new(shared, model, dialect, &mut conversation, caller, id),
     };
-    conversation.settle_own_calls(|name| offered.name(name));
+    conversation.settle_own_calls(|name| offered.name(name).or_else(|| upstream_tool(model, name)));
     let Offered { command, hosted, searching } = offered;
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
@@ -433,6 +433,12 @@ pub(super) fn model<'c>(
     conversation: &Conversation,
 ) -> Result<&'c Model, Failure> {
     config.model(&conversation.model).ok_or_else(|| dialect.side().unknown_model(&conversation.model))
+}
+
+/// The name of a tool that the upstream of `model` runs itself. The model gets its earlier calls back, if clients send them.
+pub(super) fn upstream_tool(model: &Model, name: &str) -> Option<String> {
+    let tools = model.upstream.options.side().server_tools();
+    tools.iter().find(|tool| *tool == name).cloned()
 }
 
 /// Refuses a request for several choices, unless the upstream generates them itself and its tool calls are native: the

@@ -312,7 +312,8 @@ impl AskAgain {
                     states.restore(&mut conversation);
                 }
                 // The model has no hosted tools.
-                conversation.settle_own_calls(|_| None);
+                let model = exchange::model(&self.first.config, self.first.dialect, &conversation)?;
+                conversation.settle_own_calls(|name| exchange::upstream_tool(model, name));
                 Ok(conversation)
             }
         }

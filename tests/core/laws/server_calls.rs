@@ -344,7 +344,7 @@ fn ids_of_calls(text: &str) -> BTreeSet<&str> {
     let words: Vec<_> = text.split('"').collect();
     let id = |words: &[&'_ str]| {
         let is_id = ["id", "tool_use_id", "call_id"].contains(&words[0]) && words[1] == ":";
-        is_id && ["call_", "ws_"].iter().any(|prefix| words[2].starts_with(prefix))
+        is_id && ["call_", "srvtoolu_", "ws_"].iter().any(|prefix| words[2].starts_with(prefix))
     };
     words.windows(3).filter(|words| id(words)).map(|words| words[2]).collect()
 }

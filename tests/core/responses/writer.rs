@@ -239,7 +239,7 @@ fn streamed_and_whole_responses_are_the_same() {
 fn searches_that_the_upstream_ran_are_items_of_their_own() {
     let stream = plain(&streamed(&everything()));
     let of_search = |part: &str| {
-        data_of(&stream, part).into_iter().find(|data| data.contains("ws_ID_1")).unwrap().to_owned()
+        data_of(&stream, part).into_iter().find(|data| data.contains("ws_ID_toolwire1")).unwrap().to_owned()
     };
     assert!(kinds(&stream).join(" ").contains(
         "output_item.added web_search_call.in_progress web_search_call.searching web_search_call.completed output_item.done"
@@ -247,7 +247,7 @@ fn searches_that_the_upstream_ran_are_items_of_their_own() {
     let done: Value = serde_json::from_str(&of_search("output_item.done")).unwrap();
     assert_eq!(
         done["item"],
-        json!({"id": "ws_ID_1", "type": "web_search_call", "status": "completed",
+        json!({"id": "ws_ID_toolwire1", "type": "web_search_call", "status": "completed",
             "action": {"type": "search", "query": "q", "sources": [{"type": "url", "url": "https://a"}]}})
     );
 }

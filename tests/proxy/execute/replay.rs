@@ -224,6 +224,52 @@ fn thinking(thought: &str, signature: &str, call: bool) -> Vec<u8> {
     events.iter().map(event).collect::<String>().into_bytes()
 }
 
+/// A response in which Lumo searches. In v1, its calls have no ids.
+fn lumo_search(speech: Speech) -> Vec<u8> {
+    let arguments = json!({"query": "rain"});
+    let found = json!({"results": [{"title": "A", "url": "https://a.example/"}]});
+    let (call, result) = match speech {
+        Speech::LumoV1 => (
+            json!(["tc", json!({"name": "web_search", "arguments": arguments}).to_string()]),
+            json!(["tr", found.to_string()]),
+        ),
+        _ => (
+            json!(["stc", {"id": "n1", "name": "web_search", "arguments": arguments.to_string()}]),
+            json!(["str", {"call_id": "n1", "content": found}]),
+        ),
+    };
+    let end = if speech == Speech::LumoV1 { vec![] } else { vec![json!(["fin", "stop"])] };
+    speech.stream(
+        &[vec![json!(["m", "Look."]), call, result, json!(["m", "It rains."])], end, vec![json!(["done"])]]
+            .concat(),
+    )
+}
+
+#[tokio::test]
+async fn searches_of_lumo_come_back_with_their_results() {
+    for speech in [Speech::LumoV1, Speech::LumoV2] {
+        for speaker in Speaker::ALL {
+            let case = format!("{speech:?} {speaker:?}");
+            let plan = Plan::new(&[], speech, speaker);
+            let folder = tempfile::tempdir().unwrap();
+            let (upstream, asked) = speaking(vec![lumo_search(speech); 2], 1 << 20).await;
+            let mut setup = plan.setup(&upstream, folder.path());
+            setup.execution = String::new();
+            let proxy = setup.start().await;
+            let mut history = ClientHistory::new(speaker);
+            assert!(history.ask(&proxy).await.is_empty(), "{case}");
+            history.say("And tomorrow?");
+            history.ask(&proxy).await;
+            let asked = asked.lock().unwrap();
+            let again = asked[1].to_string();
+            for expected in ["query", "https://a.example/", "Look.", "It rains."] {
+                assert_eq!(again.matches(expected).count(), 1, "{case}: {expected} in {again}");
+            }
+            assert!(!again.contains("no result") && !again.contains("<result>"), "{case}: {again}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn lines_about_calls_are_in_no_signed_reasoning() {
     for speaker in [Speaker::Messages, Speaker::Responses] {

@@ -1,4 +1,5 @@
-//! Finds calls that toolwire ran and showed to the client, in a history that the client sends back.
+//! Finds calls that toolwire or the upstream ran and that toolwire showed to the client, in a history that the client
+//! sends back.
 //!
 //! Upstreams do not know these calls by the ids and types that the client saw. Their ids therefore contain a
 //! marker by which decoders recognise them, and which no upstream uses in its own ids. In a [`Conversation`],
@@ -24,7 +25,7 @@ const PLAIN: &str = "toolwire_";
 /// The marker before any other id, which is encoded in hexadecimal.
 const HEX: &str = "toolwirehex_";
 
-/// The marked form of `id`, the id of a call that toolwire ran. It consists of letters, digits and `_`.
+/// The marked form of `id`, the id of a call that the client did not run. It consists of letters, digits and `_`.
 pub fn own_id(prefix: &str, id: &str) -> String {
     let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match is_plain {
@@ -50,7 +51,7 @@ fn unmarked(id: &str) -> Option<String> {
     String::from_utf8(digits.chunks_exact(2).map(byte).collect::<Option<_>>()?).ok()
 }
 
-/// Whether `id` belongs to a call that toolwire ran.
+/// Whether `id` belongs to a call that toolwire or the upstream ran.
 pub fn is_own_id(id: &str) -> bool {
     unmarked(id).is_some()
 }
@@ -72,9 +73,9 @@ impl Turn {
 }
 
 impl Conversation {
-    /// Keeps only those calls run by toolwire that have a result and whose tool is offered to the model.
-    /// `offered` maps the name of a tool to the name under which it is offered. All other calls run by
-    /// toolwire are removed, but the text around them stays.
+    /// Keeps only those calls run by toolwire or the upstream that have a result and whose tool the model has.
+    /// `offered` maps the name of a tool to the name by which the model knows it. All other such calls are
+    /// removed, but the text around them stays.
     pub fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
         let parts = || self.turns.iter().flat_map(|turn| &turn.parts);
         if !parts().any(is_own) {

@@ -84,11 +84,7 @@ impl Running {
 /// `tool_results` as well.
 pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     let mut object = Map::new();
-    let id = match call.runner {
-        Runner::Toolwire => own_id("call", &call.id),
-        _ => call.id.to_string(),
-    };
-    object.insert("id".to_owned(), id.into());
+    object.insert("id".to_owned(), own_id("call", &call.id).into());
     object.insert("name".to_owned(), call.name.as_ref().into());
     for (key, text) in [("arguments", &call.arguments), ("content", &call.content)] {
         if let Some(text) = text {

@@ -122,10 +122,7 @@ fn tool_response(body: &mut Encoder, id: &str, name: Option<&str>, content: &str
 /// Writes the parts for a call that the upstream or toolwire ran: the call and its result, as far as they are
 /// known.
 pub(super) fn server_call(call: &ServerCall<'_>, mut put: impl FnMut(&dyn Fn(&mut Encoder))) {
-    let id = match call.runner {
-        Runner::Toolwire => Cow::Owned(own_id("call", &call.id)),
-        _ => Cow::Borrowed(&*call.id),
-    };
+    let id = own_id("call", &call.id);
     let is_code = call.name == CODE_EXECUTION && call.runner == Runner::Upstream;
     if let Some(given) = &call.arguments {
         let given = as_object(given);

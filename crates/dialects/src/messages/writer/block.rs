@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     Answering, Dialect,
     conversation::{Namespaced, loaded_in, own_id},
-    event::{Annotation, Finish, Opaque, Runner, ServerCall, Usage, Warning},
+    event::{Annotation, Finish, Opaque, ServerCall, Usage, Warning},
     messages::toolsets::TOOLSET_NAME,
     opaque::carried,
     search_results::{Page, pages},
@@ -152,10 +152,7 @@ fn found_tools(content: &str, is_error: bool) -> Value {
 /// The blocks for a call that the upstream or toolwire ran and that is not one of the response's own calls.
 pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> {
     let hosted = Hosted::of(&call.name);
-    let id = match call.runner {
-        Runner::Toolwire => own_id(hosted.prefix(), &call.id),
-        _ => call.id.to_string(),
-    };
+    let id = own_id(hosted.prefix(), &call.id);
     let names = (&*call.name, call.server_name());
     let used = call.arguments.as_ref().map(|arguments| hosted.call(&id, names, input(arguments)));
     let result = call.content.as_ref().map(|content| hosted.result(&id, content, call.is_error));

@@ -39,8 +39,6 @@ pub(super) struct Assembly {
     namespaced: Vec<Namespaced>,
     /// The calls to other tools that have no result yet.
     hosted: Vec<HostedItem>,
-    /// The ids of toolwire's own calls that generate images.
-    image_calls: Vec<String>,
     /// Citations that are held until the text that they belong to arrives.
     citations: Vec<Annotation<'static>>,
     phase: String,
@@ -74,7 +72,6 @@ impl Assembly {
             customs: Customs::new(answering),
             namespaced: answering.namespaced.clone(),
             hosted: Vec::new(),
-            image_calls: Vec::new(),
             citations: Vec::new(),
             phase: String::new(),
             characters: 0,
@@ -194,15 +191,10 @@ impl Assembly {
         Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
     }
 
-    /// The position of the next item, which represents a call that `runner` runs.
-    fn hosted_place(&mut self, kind: Kind, runner: Runner, events: &mut Events<'_>) -> Place {
+    /// The position of the next item, which represents a call that toolwire or the upstream runs.
+    fn hosted_place(&mut self, kind: Kind, events: &mut Events<'_>) -> Place {
         let place = self.next_place(kind.id(), events);
-        match runner {
-            Runner::Toolwire => {
-                Place { id: own_item_id(kind.id(), self.head.suffix(), place.index), ..place }
-            }
-            _ => place,
-        }
+        Place { id: own_item_id(kind.id(), self.head.suffix(), place.index), ..place }
     }
 
     pub(super) fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
@@ -353,7 +345,7 @@ impl Assembly {
         self.kept += start.id.len() + start.name.len();
         if start.runner != Runner::Client {
             let (key, kind) = (Key::Index(start.index), Kind::of(&start.name, start.runner));
-            return self.begin_hosted(key, &start.name, "upstream", kind, start.runner, events);
+            return self.begin_hosted(key, &start.name, "upstream", kind, events);
         }
         let form = match self.customs.begin(start) {
             Some(Mapped::BuiltIn) => {
@@ -413,17 +405,9 @@ impl Assembly {
         }
     }
 
-    fn begin_hosted(
-        &mut self,
-        key: Key,
-        name: &str,
-        server: &str,
-        kind: Kind,
-        runner: Runner,
-        events: &mut Events<'_>,
-    ) {
+    fn begin_hosted(&mut self, key: Key, name: &str, server: &str, kind: Kind, events: &mut Events<'_>) {
         self.close(true, events);
-        let place = self.hosted_place(kind, runner, events);
+        let place = self.hosted_place(kind, events);
         self.hosted.push(HostedItem::begin(key, place, name, server, kind, events));
     }
 
@@ -449,10 +433,7 @@ impl Assembly {
         }
         if !is_known || call.arguments.is_some() {
             self.kept += call.id.len() + call.name.len();
-            if kind == Kind::Image {
-                self.image_calls.push(call.id.to_string());
-            }
-            self.begin_hosted(key.clone(), &call.name, call.server_name(), kind, call.runner, events);
+            self.begin_hosted(key.clone(), &call.name, call.server_name(), kind, events);
         }
         if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
             self.kept += hosted.push(arguments, events);
@@ -476,9 +457,7 @@ impl Assembly {
             None => {
                 self.close(true, events);
                 let key = Key::Id(String::new(), String::new());
-                let is_own = self.image_calls.iter().any(|id| *id == media.id);
-                let runner = if is_own { Runner::Toolwire } else { Runner::Upstream };
-                let place = self.hosted_place(Kind::Image, runner, events);
+                let place = self.hosted_place(Kind::Image, events);
                 HostedItem::begin(key, place, "", "", Kind::Image, events)
             }
         };

@@ -60,6 +60,8 @@ pub(super) const fn taught(words: &'static str, form: Form) -> Option<Teach> {
 pub struct Teaching {
     /// The prefix for the name of every tool.
     pub prefix: String,
+    /// The upstream's own tools. It knows its past calls to them, so these stay calls.
+    pub server_tools: Vec<String>,
     /// The template for the instructions, or an empty string for the built-in one. `{{tools}}`,
     /// `{{signatures}}`, `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and
     /// `{{result}}` are replaced with the content for the current request.
@@ -89,6 +91,7 @@ impl Default for Teaching {
     fn default() -> Self {
         Self {
             prefix: String::new(),
+            server_tools: Vec::new(),
             template: String::new(),
             text: None,
             in_user_turn: false,
@@ -117,7 +120,7 @@ pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching
 }
 
 /// Describes the tools of the conversation in text. The result declares no tools, and contains calls and
-/// results only as text. If the format cannot be taught, the conversation is returned unchanged.
+/// results only as text, except those of the upstream's own tools. If the format cannot be taught, the conversation is returned unchanged.
 ///
 /// If tools may be called, `response_format` and similar fields are also replaced with text, because a server
 /// that constrains its output to a schema could not write a call.
@@ -128,7 +131,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
     let demand = prompt.as_ref().and_then(|_| demand(&mut conversation, &teaching.prefix));
     let turns = mem::take(&mut conversation.turns);
     let shown = prompt.as_ref().map_or(0, |prompt| prompt.example_calls);
-    let mut turns = history(turns, &conversation.tools, teach, &teaching.prefix, shown);
+    let mut turns = history(turns, &conversation.tools, teach, teaching, shown);
     let (instructions, example_turns, left_out) = match prompt {
         Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
         None => (None, Vec::new(), Vec::new()),
