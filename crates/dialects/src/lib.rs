@@ -58,7 +58,7 @@ mod response_writer;
 pub mod responses;
 mod sampling;
 mod schemas;
-mod search_results;
+pub mod search_results;
 pub(crate) mod server;
 mod signatures;
 mod signing;

@@ -1,6 +1,10 @@
-//! Reads the results of web searches that upstreams run.
+//! Reads the results of web searches.
+
+use std::borrow::Cow;
 
 use serde_json::Value;
+
+use crate::event::Annotation;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
@@ -19,6 +23,15 @@ pub(super) fn pages(content: &str) -> Vec<Page> {
         (!pages.is_empty()).then_some(pages)
     });
     found.unwrap_or_default()
+}
+
+/// The pages in the result of a search, as citations at the start of the text.
+pub fn citations(content: &str) -> impl Iterator<Item = Annotation<'static>> {
+    pages(content).into_iter().map(|Page { url, title, .. }| Annotation {
+        url: Cow::Owned(url),
+        title: Cow::Owned(title),
+        span: (0, 0),
+    })
 }
 
 fn page(page: &Value) -> Option<Page> {

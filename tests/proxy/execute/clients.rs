@@ -80,6 +80,53 @@ async fn calls_can_be_lines_of_reasoning() {
     }
 }
 
+/// Pages that a hosted search found are cited by the text that follows, whether or not the search is shown.
+#[tokio::test]
+async fn pages_of_hosted_searches_are_cited() {
+    let found = json!({"results": [{"title": "A", "url": "https://a.example/"}, {"title": "B", "url": "https://b.example/"}]});
+    for path in PATHS {
+        for visibility in ["off", "reasoning", "items"] {
+            let script = script().map(|response| response.replace("\"search\"", "\"web_search\""));
+            let (upstream, _) = upstream(script).await;
+            let mut setup = setup(&upstream, &format!("visibility = \"{visibility}\""));
+            setup.execution.push_str(&format!(
+                "[[providers]]\nname = \"web_search\"\nkind = \"command\"\ncommand = [\"echo\", '{found}']\n"
+            ));
+            let proxy = setup.start().await;
+            let body = stream(&proxy, path).await;
+            let what = format!("{path} {visibility}: {body}");
+            let events = events(&body);
+            let cited: Vec<_> = match path {
+                "/v1/chat/completions" => {
+                    let lists = events
+                        .iter()
+                        .filter_map(|event| event.pointer("/choices/0/delta/annotations")?.as_array());
+                    lists.flatten().map(|cited| cited["url_citation"].clone()).collect()
+                }
+                "/v1/messages" => {
+                    events.iter().filter_map(|event| event.pointer("/delta/citation").cloned()).collect()
+                }
+                _ => {
+                    let last = events.last().unwrap()["response"]["output"].as_array().unwrap();
+                    let parts = last.iter().filter_map(|item| item["content"][0]["annotations"].as_array());
+                    parts.flatten().cloned().collect()
+                }
+            };
+            let urls: Vec<_> = cited.iter().map(|cited| cited["url"].as_str().unwrap()).collect();
+            assert_eq!(urls, ["https://a.example/", "https://b.example/"], "{what}");
+            match path {
+                "/v1/chat/completions" => assert_eq!(cited[0]["start_index"], 12, "{what}"),
+                "/v1/messages" => {
+                    let usage = &events[events.len() - 2]["usage"]["server_tool_use"]["web_search_requests"];
+                    assert_eq!(usage.as_u64(), (visibility == "items").then_some(1), "{what}");
+                }
+                _ => {}
+            }
+            assert!(!body.contains("\"text\":\"\",\"citations"), "{what}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn calls_can_be_items_of_the_client_s_dialect() {
     for path in PATHS {

@@ -5,8 +5,12 @@ use std::borrow::Cow;
 use toolwire_execution::{Ran, Visibility};
 use toolwire_pipeline::{
     conversation::{Call, CallOutput},
+    dialect::search_results::citations,
     event::{Event, Media, Reasoning, Runner, ServerCall},
 };
+
+/// The tool whose results are cited.
+const SEARCH: &str = "web_search";
 
 /// The event for a running call of the hosted tool `name`.
 pub(super) fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
@@ -21,13 +25,13 @@ pub(super) fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'st
     }
 }
 
-/// The events for the client about calls that have run and the images that they generated.
+/// The events for the client about calls that have run, the images that they generated and the pages that searches found.
 pub(super) fn outcome(
     ran: &[Ran],
     mut images: Vec<Media<'static>>,
     visibility: Visibility,
 ) -> Vec<Event<'static>> {
-    match visibility {
+    let mut events: Vec<_> = match visibility {
         Visibility::Off => Vec::new(),
         Visibility::Reasoning => lined(ran.iter().map(|ran| &*ran.note)).into_iter().collect(),
         Visibility::Items => {
@@ -39,7 +43,11 @@ pub(super) fn outcome(
             }
             events
         }
-    }
+    };
+    let searches = ran.iter().filter(|ran| &*ran.tool == SEARCH && !ran.output.is_error);
+    let pages = searches.flat_map(|ran| citations(&ran.output.content));
+    events.extend(pages.map(Event::Annotation));
+    events
 }
 
 /// Puts these lines into one piece of reasoning that does not come from the model.

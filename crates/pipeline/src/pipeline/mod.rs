@@ -164,11 +164,14 @@ impl Pipeline {
     }
 
     /// In [`State::HopEnded`]: shows the client something that happened between two hops. Reasoning is shown
-    /// on lines of its own. Does nothing in other states.
+    /// on lines of its own, and citations with the text that follows. Does nothing in other states.
     pub fn show(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.state == State::HopEnded {
             let (calls, mut next) = self.stages.calls_and_writer(out);
             next.release();
+            if let Event::Annotation(page) = event {
+                return calls.cite(page, &mut next);
+            }
             let is_reasoning = matches!(event, Event::Reasoning(_));
             if is_reasoning && calls.ends_reasoning() {
                 next.write(&Event::Reasoning(Reasoning::end("\n")));

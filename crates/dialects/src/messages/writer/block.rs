@@ -35,6 +35,11 @@ pub(super) fn client_call(id: &str, name: &str, namespaced: &[Namespaced], input
 }
 
 impl Hosted {
+    /// The number of web searches, 0 or 1, that a call is.
+    pub(super) fn searches(self) -> u64 {
+        u64::from(self == Self::Search)
+    }
+
     /// The kind of block for the tool `name`.
     pub(super) fn of(name: &str) -> Self {
         match name {
@@ -188,9 +193,10 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts, together with other fields if the upstream speaks this dialect. The API requires the two
-/// main counts, so missing counts are sent as 0. The API's `input_tokens` does not include cached tokens.
-pub(super) fn usage(usage: Option<&Usage>) -> Value {
+/// Token counts, together with other fields if the upstream speaks this dialect, and the number of web searches. The
+/// API requires the two main counts, so missing counts are sent as 0. The API's `input_tokens` does not include
+/// cached tokens.
+pub(super) fn usage(usage: Option<&Usage>, searches: u64) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {
         let cache = usage.cached.unwrap_or(0).saturating_add(usage.cache_written.unwrap_or(0));
@@ -217,7 +223,15 @@ pub(super) fn usage(usage: Option<&Usage>) -> Value {
             object.insert(key.to_owned(), count.into());
         }
     }
+    if let (Some(object), 1..) = (object.as_object_mut(), searches) {
+        object.entry("server_tool_use").or_insert_with(|| json!({"web_search_requests": searches}));
+    }
     object
+}
+
+/// The number of web searches, 0 or 1, that `call` is the start of.
+pub(super) fn searches(call: &ServerCall<'_>) -> u64 {
+    call.arguments.as_ref().map_or(0, |_| Hosted::of(&call.name).searches())
 }
 
 /// toolwire's extension field with the warnings about a response.

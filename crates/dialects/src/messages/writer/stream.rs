@@ -33,6 +33,8 @@ pub struct Stream {
     namespaced: Vec<Namespaced>,
     /// Calls that the client does not run, whose results are written as blocks too.
     hosted: Vec<(u32, Hosted)>,
+    /// The number of web searches that the client did not run.
+    searches: u64,
     /// Blocks of the upstream for which there are no events: the upstream's index of each, and the client's.
     unknown: Vec<(u64, usize)>,
     refused: bool,
@@ -88,6 +90,7 @@ impl StreamForm for Stream {
             calls: Vec::new(),
             namespaced: answering.namespaced.clone(),
             hosted: Vec::new(),
+            searches: 0,
             unknown: Vec::new(),
             refused: false,
             finish: None,
@@ -118,7 +121,7 @@ impl StreamForm for Stream {
         let mut event = json!({
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": null},
-            "usage": block::usage(self.usage.as_deref()),
+            "usage": block::usage(self.usage.as_deref(), self.searches),
         });
         if let Some(event) = event.as_object_mut() {
             self.upstream.extend_delta(event);
@@ -180,7 +183,10 @@ impl Stream {
                 let hosted = known.map_or(Hosted::Other, |(_, hosted)| *hosted);
                 self.whole(&hosted.result(&result.id, &result.content, result.is_error), out);
             }
-            Event::ServerCall(call) => block::server_call(call).for_each(|block| self.whole(&block, out)),
+            Event::ServerCall(call) => {
+                self.searches += block::searches(call);
+                block::server_call(call).for_each(|block| self.whole(&block, out));
+            }
             Event::Annotation(annotation) => {
                 let index = self.open(Kind::Text, out).deltas.index;
                 let delta = json!({"type": "citations_delta", "citation": block::citation(annotation)});
@@ -214,7 +220,7 @@ impl Stream {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
-            "usage": block::usage(self.usage.as_deref()),
+            "usage": block::usage(self.usage.as_deref(), self.searches),
         });
         put_event("message_start", &json!({"type": "message_start", "message": message}), out);
     }
@@ -353,6 +359,7 @@ impl Stream {
             Runner::Client => client_call(&start.id, &start.name, &self.namespaced, empty),
             Runner::Upstream | Runner::Toolwire => {
                 let hosted = Hosted::of(&start.name);
+                self.searches += hosted.searches();
                 self.hosted.push((start.index, hosted));
                 hosted.call(&start.id, (&start.name, SERVER_NAME), empty)
             }

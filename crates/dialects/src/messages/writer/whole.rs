@@ -24,6 +24,8 @@ use crate::{
 pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
+    /// The number of web searches that the client did not run.
+    searches: u64,
     /// Whether further thinking starts a new block.
     ends_thinking: bool,
     /// The calls, by index, with the positions of their blocks.
@@ -72,6 +74,7 @@ impl WholeForm for Whole {
         Self {
             head: Head::new(answering),
             blocks: Vec::new(),
+            searches: 0,
             ends_thinking: false,
             calls: Vec::new(),
             namespaced: answering.namespaced.clone(),
@@ -123,6 +126,7 @@ impl WholeForm for Whole {
             Event::ServerCall(call) => {
                 let texts = [&call.arguments, &call.content].into_iter().flatten();
                 self.kept += call.id.len() + call.name.len() + texts.map(|text| text.len()).sum::<usize>();
+                self.searches += block::searches(call);
                 self.blocks.extend(block::server_call(call).map(Block::Finished));
             }
             Event::Annotation(annotation) => {
@@ -185,7 +189,7 @@ impl Whole {
             "content": content,
             "stop_reason": reason,
             "stop_sequence": null,
-            "usage": block::usage(self.usage.as_ref()),
+            "usage": block::usage(self.usage.as_ref(), self.searches),
         });
         if let Some(message) = message.as_object_mut() {
             self.upstream.extend_message(message);
@@ -276,10 +280,12 @@ impl Whole {
     fn call_start(&mut self, start: &CallStart<'_>) {
         self.kept += start.id.len() + start.name.len();
         self.calls.push((start.index, self.blocks.len()));
+        let hosted = (start.runner != Runner::Client).then(|| Hosted::of(&start.name));
+        self.searches += hosted.map_or(0, Hosted::searches);
         self.blocks.push(Block::Call {
             id: start.id.to_string(),
             name: start.name.to_string(),
-            hosted: (start.runner != Runner::Client).then(|| Hosted::of(&start.name)),
+            hosted,
             arguments: String::new(),
         });
     }

@@ -119,6 +119,7 @@ impl Calls {
         self.cut = false;
         self.notices.truncate(self.lasting_notices);
         self.state.roll_back(state);
+        self.sources.clear();
         self.characters = characters;
         // In a hop that follows text, the text before its own calls is not sent either.
         self.follows.text |= sent.text;
@@ -216,6 +217,7 @@ impl Calls {
         self.send_incomplete(incomplete, out);
         self.send_held(out);
         self.send_cut(out);
+        self.send_sources(out);
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
         let mut warnings = std::mem::take(&mut self.notices);

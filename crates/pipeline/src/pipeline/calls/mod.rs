@@ -86,6 +86,9 @@ pub(super) struct Calls {
     begun: usize,
     sent_ids: Vec<String>,
     annotated_ids: Vec<String>,
+    /// The URLs and titles of pages that searches have found since the last text. The text that follows cites them.
+    sources: Vec<(String, String)>,
+    source_bytes: usize,
     past_ids: Vec<String>,
     /// Names and arguments of rescued calls.
     rescued: Vec<(String, Digest)>,
@@ -194,6 +197,8 @@ impl Calls {
             begun: 0,
             sent_ids: Vec::new(),
             annotated_ids: Vec::new(),
+            sources: Vec::new(),
+            source_bytes: 0,
             past_ids: past_ids(conversation),
             rescued: Vec::new(),
             incomplete: Vec::new(),
@@ -390,6 +395,9 @@ impl Calls {
                 self.skipped.add(Skip::Apology);
             }
             return;
+        }
+        if !self.sources.is_empty() && !text.is_empty() {
+            self.send_sources(out);
         }
         if let Some(characters) = &mut self.characters {
             *characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);

@@ -4,10 +4,13 @@ use std::borrow::Cow;
 
 use super::{Calls, Entry, Fate, send};
 use crate::{
+    dialect::search_results,
     event::{Annotation, CallResult, CallStart, Event, Runner, ServerCall, Sink},
     rules::ServerCalls,
-    wire::json::Json,
 };
+
+/// The size that is assumed for a citation in addition to its texts, in bytes.
+const SOURCE: usize = 64;
 
 impl Calls {
     /// Whether a call that the upstream ran itself is sent as one of the response's calls. Many clients try
@@ -48,7 +51,7 @@ impl Calls {
                 send(Event::CallResult(CallResult { index, id, ..result }), frame, out);
             }
             Fate::Annotated { .. } => {
-                cite(&result.content, self.characters.unwrap_or(0), out);
+                search_results::citations(&result.content).for_each(|page| self.cite(&page, out));
                 self.annotate(result.index, Some(&result), out);
                 self.settle(result.index, Fate::Hidden);
             }
@@ -74,16 +77,22 @@ impl Calls {
         out.event(Event::ServerCall(call));
         self.kept -= told.map_or(0, |told| told.len());
     }
-}
 
-/// Sends the results of a web search (docs/protocols/lumo.md#server-tools) as citations that cover the first
-/// `at` characters of the text.
-fn cite(content: &str, at: u64, out: &mut impl Sink) {
-    let Ok(content) = Json::parse(content) else { return };
-    for page in content.get("results").into_iter().flat_map(|results| results.elements()) {
-        let text = |key: &str| page.get(key).and_then(|value| value.as_str());
-        if let Some(url) = text("url") {
-            let title = text("title").unwrap_or_default();
+    /// Takes a page that a web search found (docs/protocols/lumo.md#server-tools) as a source of the text that follows.
+    pub(in crate::pipeline) fn cite(&mut self, page: &Annotation<'_>, out: &mut impl Sink) {
+        self.source_bytes += SOURCE + page.url.len() + page.title.len();
+        self.sources.push((page.url.to_string(), page.title.to_string()));
+        if self.source_bytes > self.settings.limits.max_hold {
+            self.send_sources(out);
+        }
+    }
+
+    /// Sends the citations that are held, for the position that the text has reached.
+    pub(super) fn send_sources(&mut self, out: &mut impl Sink) {
+        let at = self.characters.unwrap_or(0);
+        self.source_bytes = 0;
+        for (url, title) in self.sources.drain(..) {
+            let (url, title) = (Cow::Owned(url), Cow::Owned(title));
             out.event(Event::Annotation(Annotation { url, title, span: (at, at) }));
         }
     }
