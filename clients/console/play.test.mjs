@@ -97,6 +97,22 @@ test("a message that is sent before the models are listed waits for them", async
   await end();
 });
 
+test("the time of a running call runs, and Stop ends it", async (t) => {
+  const slow = await stand({ seconds: 60 });
+  t.after(() => slow.close());
+  const { page, end } = await visitPage(browser, `${slow.url}#/play`, { reducedMotion: "no-preference" });
+  await send(page, "please calc");
+  const card = page.locator("details.card");
+  await card.getByText("running", { exact: true }).waitFor();
+  const time = card.locator("summary .push");
+  const first = await time.textContent();
+  await page.waitForFunction((before) => document.querySelector("details.card summary .push").textContent !== before, first);
+  assert.equal(await card.locator(".glyph").evaluate((glyph) => glyph.getAnimations().length), 1);
+  await page.getByRole("button", { name: "Stop" }).click();
+  await card.getByText("not run: it was cut off").waitFor();
+  await end();
+});
+
 test("an answer that is stopped ends at once", async () => {
   const release = own.hold();
   const { page, end } = await visit("chat");

@@ -75,7 +75,7 @@ function stored(request, response) {
   response.writeHead(isError ? 500 : 200, { "content-type": isError ? "text/html" : kind, "content-disposition": "inline" }).end(text);
 }
 
-const configuration = (upstream, folder, { key, permission = "allow", top = "" }) => `
+const configuration = (upstream, folder, { key, permission = "allow", top = "", seconds = 0 }) => `
 ${top}
 listen = "127.0.0.1:0"
 state_dir = "${folder}/state"
@@ -93,7 +93,7 @@ upstream = "scripted"
 [[providers]]
 name = "calc"
 kind = "command"
-command = ["python3", "-c", "import sys; sys.stdout.write('42')"]
+command = ["python3", "-c", "import sys, time; time.sleep(${seconds}); sys.stdout.write('42')"]
 description = "Evaluates an expression"
 parameters = { type = "object", properties = { expression = { type = "string", description = "What to evaluate" }, digits = { type = "integer", minimum = 0, maximum = 9 } }, required = ["expression"] }
 [[providers]]
@@ -117,13 +117,13 @@ permission = "${permission}"
 `;
 
 // `key`: the admin key, if one is required. `prefix`: the path below which the proxy serves everything. `answers`: responses that replace
-// toolwire's, {"METHOD path": (request, response, body) => …}; a test may change them. `top`: additional lines for the configuration.
-export async function stand({ key = null, prefix = "", permission, top, answers = {} } = {}) {
+// toolwire's, {"METHOD path": (request, response, body) => …}; a test may change them. `top`: additional lines for the configuration. `seconds`: how long the tool `calc` takes.
+export async function stand({ key = null, prefix = "", permission, top, seconds, answers = {} } = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
   const file = path.join(folder, "toolwire.toml");
   const begin = async () => {
-    await writeFile(file, configuration(upstream.port, folder, { key, permission, top }));
+    await writeFile(file, configuration(upstream.port, folder, { key, permission, top, seconds }));
     return spawn(binary, ["serve", "--config", file], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
   };
   let child = await begin();

@@ -19,7 +19,16 @@ export function card(call, facts) {
   const body = h("div");
   const element = h("details.card", summary, body);
   const own = { element, update, call };
+  const time = h("span.push.small.dim");
+  let ticks = null;
   element.addEventListener("toggle", () => element.open && paintBody());
+
+  function paintTime() {
+    const isRunning = call.state === "running" && call.startedAt;
+    time.textContent = call.ms != null ? duration(call.ms) : isRunning ? duration(Date.now() - call.startedAt) : "";
+    if (isRunning) ticks ??= setInterval(paintTime, 100);
+    else ticks = clearInterval(ticks) ?? null;
+  }
 
   function update(change = {}) {
     Object.assign(call, change);
@@ -27,9 +36,9 @@ export function card(call, facts) {
     // The advice is inside.
     if (hasFailed && !element.classList.contains("failed")) element.open = true;
     element.classList.toggle("failed", hasFailed);
-    const time = call.ms != null ? duration(call.ms) : call.startedAt && call.state === "running" ? duration(Date.now() - call.startedAt) : "";
+    paintTime();
     const tail = call.progress ?? call.inputText ?? (call.input === undefined ? "" : JSON.stringify(call.input));
-    fill(summary, h("strong", name(call.name)), h("span.row.small", glyph(GLYPH[call.state] ?? "error"), h("span", WORDS[call.state] ?? call.state)), h("span.push.small.dim", time), h("span.tail.cut.mono", visible(call.inputText ? tail.slice(-160) : tail.slice(0, 160))));
+    fill(summary, h("strong", name(call.name)), h("span.row.small", glyph(GLYPH[call.state] ?? "error"), h("span", WORDS[call.state] ?? call.state)), time, h("span.tail.cut.mono", visible(call.inputText ? tail.slice(-160) : tail.slice(0, 160))));
     if (element.open) paintBody();
     return own;
   }
