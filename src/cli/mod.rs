@@ -17,6 +17,7 @@ mod formats;
 mod keys;
 mod lumo;
 mod man;
+mod mcp;
 mod mock;
 mod open_files;
 mod output;
@@ -85,7 +86,7 @@ const LAST: usize = 1000;
 
 /// The groups in which the help lists the commands.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Serve", &["serve", "check", "top", "keys", "formats", "lumo"]),
+    ("Serve", &["serve", "check", "top", "keys", "formats", "mcp", "lumo"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
@@ -130,6 +131,8 @@ pub(crate) enum Command {
     Keys(keys::Args),
     /// List the text formats
     Formats(formats::Args),
+    /// Offer the hosted tools to an MCP client that starts this program
+    Mcp(mcp::Args),
     /// Show, refresh or end the sessions of Lumo accounts
     Lumo(lumo::Args),
     /// Write the completions of a shell
@@ -224,6 +227,7 @@ pub fn run() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Formats(args) => formats::run(args),
+        Command::Mcp(args) => mcp::run(&args, log_format),
         Command::Lumo(args) => lumo::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

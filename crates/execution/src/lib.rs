@@ -56,6 +56,8 @@ pub mod audit;
 pub mod command_path;
 pub mod files;
 pub mod http;
+#[cfg_attr(not(feature = "mcp"), path = "no_mcp_server.rs")]
+pub mod mcp_server;
 pub mod providers;
 pub mod vision;
 

@@ -91,6 +91,8 @@ pub(super) enum Route {
     Extension(ExtensionRoute),
     /// A path at which programs register their tools.
     Programs(ProgramPath),
+    /// `POST /mcp`: the hosted tools, for clients of the Model Context Protocol.
+    Mcp,
     /// `GET /api/images/{name}`: a generated image. The name is still as it is written in the path.
     Image(String),
     /// `GET /healthz`: whether the process is alive.
@@ -136,6 +138,7 @@ impl Route {
         }
         match path.as_ref() {
             "/" => Some(Self::Root),
+            "/mcp" => Some(Self::Mcp),
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
             "/metrics" => Some(Self::Metrics),
@@ -161,6 +164,7 @@ impl Route {
             Self::Passthrough(_) => "passthrough",
             Self::Extension(route) => route.name,
             Self::Programs(_) => "providers",
+            Self::Mcp => "mcp",
             Self::Image(_) => "image",
             Self::Health => "healthz",
             Self::Ready => "readyz",
@@ -187,7 +191,7 @@ impl Route {
 
     /// Whether requests for this route have a JSON body that toolwire parses.
     pub(super) fn takes_json(&self) -> bool {
-        matches!(self, Self::Api(_))
+        matches!(self, Self::Api(_) | Self::Mcp)
     }
 
     /// Returns the path to log. Images are shown to anyone who knows their name, so the name is hidden.
@@ -212,6 +216,7 @@ impl Route {
             Self::Stored(_, StoredOperation::Cancel, _) => "POST, OPTIONS",
             Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
             Self::Programs(program) => program.methods(),
+            Self::Mcp => "POST, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
     }

@@ -29,6 +29,7 @@ use super::{
     worker::{AtEnd, Worker},
 };
 use toolwire_config::Config;
+use toolwire_execution::Started;
 
 /// Time limit for sending the remaining telemetry to the collector when the server stops.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
@@ -106,6 +107,11 @@ impl Server {
     /// Returns a handle that reloads the configuration while the server runs.
     pub fn reloads(&self) -> Reloads {
         self.reloader.reloads.clone()
+    }
+
+    /// The stage that runs hosted tools, if there is one.
+    pub fn execution(&self) -> Option<Arc<Started>> {
+        self.current.get().execution().cloned()
     }
 
     /// Returns the names of the hosted tools, and of the providers whose tools are not known yet.

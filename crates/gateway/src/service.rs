@@ -5,6 +5,7 @@ mod api;
 mod assembly;
 mod below_responses;
 mod generate;
+mod mcp;
 mod opening;
 mod own;
 mod pass_through;
@@ -232,6 +233,10 @@ impl Service {
         if let (Some(files), Some(address)) = (files, addresses.first()) {
             files.reached_at(&images::base_url(self.shared.config.scheme(), *address));
         }
+    }
+
+    pub(super) fn execution(&self) -> Option<&Arc<Started>> {
+        self.shared.hosting.execution.as_ref()
     }
 
     /// Returns the names of the hosted tools, and of the providers whose tools are not known yet.

@@ -8,6 +8,7 @@ mod hops;
 mod images;
 mod limits;
 mod mcp;
+mod mcp_server;
 mod mcp_types;
 mod mixed;
 mod mixed_clients;

@@ -181,6 +181,7 @@ impl Service {
                 Box::pin(self.pass_through(&path, dialect, client, &head, body, access)).await
             }
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
+            Route::Mcp => Box::pin(self.mcp(client, &head, body, access)).await,
             Route::Extension(own) => Box::pin(self.extended(own, &head, peer, body, access)).await,
             // Clients of Ollama look for these words.
             Route::Root => text(StatusCode::OK, routes::directions() + "\nOllama is running\n", access),

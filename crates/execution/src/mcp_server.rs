@@ -1,0 +1,168 @@
+//! [`McpServer`]: offers the hosted tools to clients of the Model Context Protocol, as an MCP server.
+//!
+//! ```text
+//! a client's message ─rmcp─▶ McpServer ─▶ HostedTurn::run ─▶ the result, as text
+//! ```
+//!
+//! A call is run under the same rules as a model's: arguments, permission, rates, limits, audit.
+
+use std::{borrow::Cow, convert::Infallible, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{Full, combinators::BoxBody};
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, ServiceExt,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    },
+    service::RequestContext,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+    },
+};
+use serde_json::{Map, Value};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::sleep,
+};
+
+use super::{Asker, Execution, Hosted, Injection, rules::Asked};
+use toolwire_pipeline::conversation::Call;
+
+/// How often, and how long each time, to wait for providers that are not ready.
+const WAITS: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The hosted tools, as one client may use them.
+#[derive(Debug, Clone)]
+pub struct McpServer {
+    execution: Arc<Execution>,
+    asker: Asker,
+}
+
+/// Answers one request of the streamable HTTP transport, without sessions. The caller has checked who sends it and
+/// limited its size. Dropping the response's body cancels the call.
+pub async fn respond(
+    execution: &Arc<Execution>,
+    asker: Asker,
+    request: Request<Full<Bytes>>,
+) -> Option<Response<BoxBody<Bytes, Infallible>>> {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_sse_keep_alive(None)
+        .with_sse_retry(None)
+        .with_max_request_body_bytes(usize::MAX)
+        .disable_allowed_hosts();
+    let server = McpServer::new(Arc::clone(execution), asker);
+    let sessions = Arc::new(NeverSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
+    Some(service.handle(request).await)
+}
+
+impl McpServer {
+    pub fn new(execution: Arc<Execution>, asker: Asker) -> Self {
+        Self { execution, asker }
+    }
+
+    /// Talks to one client over a pair of streams, one JSON message per line, until the client closes its stream.
+    ///
+    /// # Errors
+    /// The client does not begin as the protocol requires, or the connection fails.
+    pub async fn talk(
+        self,
+        input: impl AsyncRead + Send + Unpin + 'static,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> io::Result<()> {
+        self.await_providers().await;
+        let running = self.serve((input, output)).await.map_err(io::Error::other)?;
+        running.waiting().await.map(drop).map_err(io::Error::other)
+    }
+
+    /// Waits until the tools of all providers are known, but not for long: clients ask for the list only once.
+    async fn await_providers(&self) {
+        for _ in 0..WAITS {
+            if self.execution.registry().names().1.is_empty() {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn is_offered(&self, hosted: &Hosted) -> bool {
+        let Asker { owner, client, model, .. } = &self.asker;
+        let asked = Asked {
+            key: Some(*owner),
+            client: client.as_deref(),
+            model,
+            tool: &hosted.name,
+            aliases: &hosted.aliases,
+            domain: None,
+        };
+        hosted.is_enabled
+            && hosted.rules.injection != Injection::Off
+            && self.execution.permissions().may_ever_run(&asked)
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("toolwire", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let snapshot = self.execution.registry().snapshot();
+        let offered = snapshot.tools().iter().filter(|hosted| self.is_offered(hosted));
+        Ok(ListToolsResult::with_all_items(offered.map(described).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let CallToolRequestParams { name, arguments, .. } = request;
+        let snapshot = self.execution.registry().snapshot();
+        if !snapshot.tools().iter().any(|hosted| *hosted.name == *name && self.is_offered(hosted)) {
+            return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
+        }
+        let call = Call {
+            id: format!("mcp_{:016x}", fastrand::u64(..)),
+            name: name.into_owned(),
+            arguments: Value::Object(arguments.unwrap_or_default()).to_string(),
+            signature: None,
+        };
+        let turn = Arc::new(self.execution.by_hand(self.asker.clone()));
+        let ran = tokio::select! {
+            ran = turn.run(vec![call]) => ran.into_iter().next(),
+            // The client has cancelled the call or is gone. Nobody gets this error.
+            () = context.ct.cancelled() => None,
+        };
+        let Some(ran) = ran else {
+            return Err(ErrorData::internal_error("the call was cancelled", None));
+        };
+        let content = vec![ContentBlock::text(ran.output.content)];
+        let result = match ran.output.is_error {
+            true => CallToolResult::error(content),
+            false => CallToolResult::success(content),
+        };
+        Ok(result.into())
+    }
+}
+
+fn described(hosted: &Hosted) -> Tool {
+    let schema = match hosted.spec.parameters.view().to_value() {
+        Value::Object(schema) => schema,
+        _ => Map::from_iter([("type".to_owned(), Value::from("object"))]),
+    };
+    let description = Cow::Owned(hosted.spec.description.to_string());
+    let annotations =
+        ToolAnnotations::with_title(hosted.spec.label.to_string()).idempotent(hosted.spec.is_idempotent);
+    Tool::new(hosted.name.to_string(), description, Arc::new(schema)).with_annotations(annotations)
+}
