@@ -21,6 +21,7 @@ mod instances;
 mod keys;
 mod log;
 mod lumo;
+mod mcp;
 mod mock;
 mod planted;
 mod record;

@@ -1,0 +1,62 @@
+//! Tests `toolwire mcp`.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::toolwire;
+
+const MODEL: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+    [[models]]\nname = \"m\"\nupstream = \"u\"\n";
+const TOOL: &str = "[execution]\n[[providers]]\nname = \"echo\"\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"printf 'got '; cat\"]\n\
+    description = \"Echoes\"\nparameters = { type = \"object\", properties = { text = { type = \"string\" } } }\n";
+
+/// Starts the server of `configuration`, whose state is kept in `folder`.
+fn started(configuration: &str, folder: &Path) -> Child {
+    let file = folder.join("toolwire.toml");
+    fs::write(&file, format!("state_dir = {:?}\n{configuration}", folder.join("state"))).unwrap();
+    let mut command = toolwire(&["mcp", "serve", "--config", file.to_str().unwrap()]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn hosted_tools_are_offered_over_stdin_and_stdout() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = started(&(MODEL.to_owned() + TOOL), folder.path());
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut ask = |messages: &[Value]| {
+        messages.iter().for_each(|message| writeln!(input, "{message}").unwrap());
+        let answer = output.next().unwrap().unwrap();
+        serde_json::from_str::<Value>(&answer).unwrap()["result"].take()
+    };
+    let client = json!({"name": "c", "version": "1"});
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    let told = ask(&[json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})]);
+    assert_eq!(told["serverInfo"]["name"], "toolwire");
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    // A notification is not answered.
+    let list = ask(&[ready, list]);
+    assert_eq!(list["tools"][0]["name"], "echo");
+    let params = json!({"name": "echo", "arguments": {"text": "x"}});
+    let result = ask(&[json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params})]);
+    assert_eq!(result["content"][0]["text"], "got {\"text\":\"x\"}");
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn configuration_without_hosted_tools_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = started(MODEL, folder.path()).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
+    assert!(said.contains("no hosted tools") && said.contains("[execution]"), "{said}");
+}
