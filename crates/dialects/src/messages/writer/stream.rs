@@ -184,8 +184,8 @@ impl Stream {
                 self.whole(&hosted.result(&result.id, &result.content, result.is_error), out);
             }
             Event::ServerCall(call) => {
-                self.searches += block::searches(call);
                 block::server_call(call).for_each(|block| self.whole(&block, out));
+                self.searches += block::searches(call);
             }
             Event::Annotation(annotation) => {
                 let index = self.open(Kind::Text, out).deltas.index;
@@ -359,12 +359,14 @@ impl Stream {
             Runner::Client => client_call(&start.id, &start.name, &self.namespaced, empty),
             Runner::Upstream | Runner::Toolwire => {
                 let hosted = Hosted::of(&start.name);
-                self.searches += hosted.searches();
                 self.hosted.push((start.index, hosted));
                 hosted.call(&start.id, (&start.name, SERVER_NAME), empty)
             }
         };
         let index = self.block_start(&block, out);
+        if start.runner != Runner::Client {
+            self.searches += Hosted::of(&start.name).searches();
+        }
         let deltas = Deltas::new(index, ("input_json_delta", "partial_json"));
         self.calls.push(OpenCall { call: start.index, deltas, is_cut: false, input: Input::Streamed });
     }
