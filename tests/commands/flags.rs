@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "serve",
     "check",
     "top",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 19] = [
     "keys usage",
     "keys revoke",
     "formats",
+    "mcp",
     "lumo",
     "demo",
     "rewrite",
