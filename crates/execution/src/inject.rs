@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     asker::Asker,
     engines::narrowed,
-    intent::{Intent, plain},
+    intent::{Intent, Needs, plain},
     permission::Permissions,
     registry::{Hosted, Snapshot},
     rules::Asked,
@@ -21,6 +21,9 @@ use toolwire_pipeline::{
 
 /// Number of bytes at the end of a user's text that are searched for words that ask for a tool.
 const MAX_TEXT: usize = 64 << 10;
+
+/// Number of user's texts, from the last one, whose needs are read.
+const MAX_READ: usize = 8;
 
 /// Prefix that [`Clash::Prefix`] adds to a hosted tool's name.
 const PREFIX: &str = "hosted__";
@@ -46,7 +49,8 @@ pub(super) fn inject(
     if matches!(conversation.tool_choice, ToolChoice::None) && conversation.server_choice.is_empty() {
         return offered;
     }
-    let chain = Chain::of(&conversation.turns);
+    let reads_needs = snapshot.tools().iter().any(Hosted::is_offered_by_needs);
+    let chain = Chain::of(&conversation.turns, reads_needs);
     let is_wanted = |hosted: &Hosted, conversation: &Conversation| {
         let asked = Asked {
             key: Some(asker.owner),
@@ -179,18 +183,13 @@ fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
         Injection::Off => false,
         Injection::Force => true,
         Injection::Selective => {
-            is_named(conversation, hosted) || chain.has_called(hosted) || {
-                let own = &hosted.rules.intent;
-                let defaults = || Intent::default_for(&hosted.name, &hosted.spec.label);
-                let matches = |rule: &Intent| chain.texts.iter().any(|text| rule.matches(text));
-                if own.is_empty() { defaults().iter().any(matches) } else { own.iter().any(matches) }
-            }
+            is_named(conversation, hosted) || chain.has_called(hosted) || chain.asks_for(hosted)
         }
     }
 }
 
-/// Whether the client names the tool in its tool choice, or declares an equivalent server tool such as
-/// `web_search_20250305`.
+/// Whether the client names the tool in its tool choice, declares a tool of its name or an equivalent server tool such
+/// as `web_search_20250305`, or asks for a search with Chat's `web_search_options`.
 fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     let is_chosen = match &conversation.tool_choice {
         ToolChoice::Named(_) | ToolChoice::Allowed { .. } => {
@@ -199,7 +198,11 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
         }
         _ => false,
     };
-    is_chosen || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
+    let has_options = conversation.rest.get("web_search_options").is_some_and(|options| !options.is_null());
+    is_chosen
+        || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
+        || conversation.tools.iter().any(|tool| tool.name == *hosted.name)
+        || (&*hosted.name == "web_search" && has_options)
 }
 
 /// The turns after the model's last answer without calls. Tools that were asked for or called in these turns stay
@@ -207,16 +210,21 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
 struct Chain {
     /// The user's texts, in the form that [`plain`] returns.
     texts: Vec<String>,
+    /// What the user's last texts need, by the words that are built in.
+    needs: Needs,
     calls: HashSet<String>,
 }
 
 impl Chain {
-    fn of(turns: &[Turn]) -> Self {
-        let mut chain = Self { texts: Vec::new(), calls: HashSet::new() };
+    fn of(turns: &[Turn], reads_needs: bool) -> Self {
+        let mut chain = Self { texts: Vec::new(), needs: Needs::default(), calls: HashSet::new() };
         for turn in turns.iter().rev() {
             match turn.role {
                 Role::User => {
                     let text = turn.joined_text();
+                    if reads_needs && chain.texts.len() < MAX_READ {
+                        chain.needs = chain.needs.or(Needs::of(&text));
+                    }
                     let text = tail(&text, boundary_upto(&text, text.len().saturating_sub(MAX_TEXT)));
                     chain.texts.push(plain(text));
                 }
@@ -233,6 +241,16 @@ impl Chain {
             }
         }
         chain
+    }
+
+    fn asks_for(&self, hosted: &Hosted) -> bool {
+        let matches = |rule: &Intent| self.texts.iter().any(|text| rule.matches(text));
+        let own = &hosted.rules.intent;
+        if !own.is_empty() {
+            return own.iter().any(matches);
+        }
+        let default = Intent::default_for(&hosted.name, &hosted.spec.label);
+        self.needs.include(&hosted.name) || default.is_some_and(|rule| matches(&rule))
     }
 
     fn has_called(&self, hosted: &Hosted) -> bool {

@@ -1,8 +1,13 @@
-//! [`Intent`]: words in a user's text that ask for a tool.
+//! [`Intent`]: configured words in a user's text that ask for a tool. [`Needs`] has the words that are built in.
 //!
 //! A rule consists of alternatives on each side of `+`: `find|look up + news|article` matches a text that contains
 //! `find` or `look up`, and also `news` or `article`. Words in Latin script match only as whole words, regardless of
 //! case. Other words match anywhere, since Chinese has no spaces between words.
+
+mod fold;
+mod lexicon;
+
+pub(crate) use lexicon::Needs;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
@@ -11,15 +16,6 @@ pub struct Intent {
     /// single spaces.
     groups: Vec<Vec<String>>,
 }
-
-/// Default rules for a web search. Their words are taken from llmswitch.
-const WEB_SEARCH: [&str; 5] = [
-    "web search|websearch|search the web|internet search|search online|online search|/search",
-    "谷歌搜索|谷歌一下|百度一下|百度搜索|联网搜索|网络搜索|网上搜索|上网搜|上网查",
-    "search|find|look up|look for|google + web|internet|online|news|information|info|report|reports|article|articles",
-    "上网",
-    "搜索|查找|搜 + 网络|联网|新闻|信息|报道",
-];
 
 impl Intent {
     /// Parses a rule. Returns `None` if a side contains no words.
@@ -32,16 +28,12 @@ impl Intent {
         Some(Self { written: written.to_owned(), groups })
     }
 
-    /// The rules for a tool without configured ones: those for a web search, or else the tool's name.
-    pub(crate) fn default_for(tool: &str, label: &str) -> Vec<Self> {
-        match tool {
-            "web_search" => WEB_SEARCH.into_iter().filter_map(Self::parse).collect(),
-            _ => {
-                Self::parse(&format!("{tool}|{}|{}", tool.replace(['_', '-'], " "), label.replace('+', " ")))
-                    .into_iter()
-                    .collect()
-            }
+    /// The rule for a tool without configured ones: its name or label. A web search has none, since [`Needs`] decides.
+    pub(crate) fn default_for(tool: &str, label: &str) -> Option<Self> {
+        if tool == "web_search" {
+            return None;
         }
+        Self::parse(&format!("{tool}|{}|{}", tool.replace(['_', '-'], " "), label.replace('+', " ")))
     }
 
     pub fn as_str(&self) -> &str {
@@ -81,38 +73,6 @@ pub(super) fn mentions(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asks(text: &str) -> bool {
-        Intent::default_for("web_search", "Web Search").iter().any(|rule| rule.matches(&plain(text)))
-    }
-
-    #[test]
-    fn web_search_is_asked_for_by_phrases_or_by_a_verb_with_a_noun() {
-        for text in [
-            "Please do a web search for rust",
-            "SEARCH  the\nweb",
-            "/search rust",
-            "Find me news about rust",
-            "look up the article",
-            "Could you google the latest news?",
-            "帮我百度一下",
-            "上网看看",
-            "搜索最新的新闻",
-        ] {
-            assert!(asks(text), "{text}");
-        }
-        for text in [
-            "",
-            "research the webbing of spiders",
-            "find the bug in this function",
-            "the news is good",
-            "websearching",
-            "搜索这个文件",
-            "cobweb searchlight",
-        ] {
-            assert!(!asks(text), "{text}");
-        }
-    }
-
     #[test]
     fn rules_need_words_on_each_side() {
         for written in ["", " ", "+", "a +", "| + b", "a + + b"] {
@@ -125,8 +85,8 @@ mod tests {
 
     #[test]
     fn other_tools_are_asked_for_by_their_names() {
-        let rules = Intent::default_for("generate_images", "Image Generation");
-        let asks = |text: &str| rules.iter().any(|rule| rule.matches(&plain(text)));
+        let rule = Intent::default_for("generate_images", "Image Generation").unwrap();
+        let asks = |text: &str| rule.matches(&plain(text));
         assert!(asks("Use generate_images now"));
         assert!(asks("generate images of cats"));
         assert!(asks("try image generation"));

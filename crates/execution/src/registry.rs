@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use super::{
     audit::{Audit, AuditEvent},
+    intent::Needs,
     provider::{Provider, ProviderState},
     rules::glob,
     schema::{self, SchemaFault},
-    settings::{ExecutionSettings, ToolRules},
+    settings::{ExecutionSettings, Injection, ToolRules},
     tool::ToolSpec,
 };
 use toolwire_pipeline::{
@@ -53,6 +54,11 @@ impl Hosted {
     /// The argument with the call's URL, if there is one.
     pub(crate) fn url_argument(&self) -> Option<&str> {
         self.rules.url_argument.as_deref().or(self.spec.url_argument)
+    }
+
+    /// Whether the words that are built in decide whether a model gets the tool.
+    pub(crate) fn is_offered_by_needs(&self) -> bool {
+        self.rules.injection == Injection::Selective && self.rules.intent.is_empty()
     }
 
     /// Whether the rules limit the domains of calls although it is unknown which argument contains the URL.
@@ -277,6 +283,10 @@ impl Registry {
             }
         }
         snapshot.settle(&self.settings);
+        if snapshot.tools().iter().any(Hosted::is_offered_by_needs) {
+            // Not in the first request, which would wait.
+            Needs::load();
+        }
         for tool in snapshot.tools().iter().filter(|tool| tool.is_url_unknown()) {
             warn(format!(
                 "[[tools]] limits the domains of `{}`, but its argument with the URL is not known; its calls are refused until \

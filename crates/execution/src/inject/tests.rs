@@ -5,7 +5,7 @@ use crate::{
     ExecutionSettings, HostedTurn, Intent, Permission, PermissionRule, ToolRules,
     double::{Scripted, asker, run, spec, stage},
 };
-use toolwire_pipeline::conversation::{Call, CallOutput};
+use toolwire_pipeline::conversation::{Call, CallOutput, Rest};
 
 /// The tools that a stage with a web search and a calculator offers for a request.
 fn offered(settings: ExecutionSettings, conversation: &mut Conversation) -> Option<HostedTurn> {
@@ -117,6 +117,71 @@ fn prompt_of_a_tool_is_told_in_the_system_instructions_while_it_is_offered() {
     );
     assert_eq!(told(with("Search first.", "", Injection::Selective), hello()), []);
     assert_eq!(told(ExecutionSettings::default(), hello()), []);
+}
+
+#[test]
+fn built_in_words_ask_in_many_languages() {
+    for (text, is_offered) in [
+        ("Please google the weather", true),
+        ("What's the latest news on Mars?", true),
+        ("搜索一下 Rust", true),
+        ("busca en internet el tiempo", true),
+        ("suche im Internet nach Zügen", true),
+        ("Don't search the web, just answer", false),
+        ("Search the array for the largest element", false),
+    ] {
+        let expected: &[&str] = if is_offered { &["web_search"] } else { &[] };
+        assert_eq!(names(selective(), &saying(vec![user(text)])), expected, "{text}");
+    }
+}
+
+#[test]
+fn needs_of_the_last_texts_are_read() {
+    for (count, expected) in [(MAX_READ - 1, &["web_search"][..]), (MAX_READ, &[])] {
+        let turns = [vec![user("search the web")], vec![user("hello"); count]].concat();
+        assert_eq!(names(selective(), &saying(turns)), expected, "{count}");
+    }
+}
+
+#[test]
+fn pages_and_images_are_asked_for_by_addresses_words_and_names() {
+    let rules = ToolRules { injection: Injection::Selective, ..ToolRules::default() };
+    let tools = [("*".to_owned(), rules)].into();
+    let settings = ExecutionSettings { tools, ..ExecutionSettings::default() };
+    for (text, expected) in [
+        ("hello", &[][..]),
+        ("Zeichne eine Katze", &["generate_images"]),
+        ("generate images of cats", &["generate_images"]),
+        ("What does https://example.com/ say?", &["web_search", "scrape"]),
+        ("scrape it", &["scrape"]),
+        ("use the calc", &["calc"]),
+    ] {
+        let specs = ["web_search", "scrape", "generate_images", "calc"].map(spec);
+        let provider = Scripted::new(specs.into(), []);
+        let mut conversation = saying(vec![user(text)]);
+        run(async { stage(settings.clone(), &[("p", &provider)]).offer(&mut conversation, &[], asker()) });
+        assert_eq!(conversation.hosted_tools, expected, "{text}");
+    }
+}
+
+#[test]
+fn client_that_asks_for_a_search_in_its_request_names_the_tool() {
+    let settings = ExecutionSettings { clash: Clash::ServerWins, ..selective() };
+    let with_options = |options: Value| {
+        let fields = serde_json::Map::from_iter([("web_search_options".to_owned(), options)]);
+        Conversation { rest: Rest::new("chat", fields), ..saying(vec![user("hi")]) }
+    };
+    let asking = with_options(serde_json::json!({}));
+    assert_eq!(names(settings.clone(), &asking), ["web_search"]);
+    assert_eq!(names(settings.clone(), &with_options(Value::Null)), [""; 0]);
+    let declared = Conversation { tools: vec![Tool::named("web_search")], ..saying(vec![user("hi")]) };
+    assert_eq!(names(settings.clone(), &declared), ["web_search"]);
+    assert_eq!(names(selective(), &declared), [""; 0], "the client's own tool stays");
+    let tool_choice = ToolChoice::Named("web_search".to_owned());
+    let chosen = Conversation { tool_choice, ..saying(vec![user("hi")]) };
+    assert_eq!(names(selective(), &chosen), ["web_search"]);
+    let none = Conversation { tool_choice: ToolChoice::None, ..asking };
+    assert_eq!(names(settings, &none), [""; 0]);
 }
 
 #[test]
