@@ -54,7 +54,7 @@ pub struct HostedTurn {
     state: Mutex<Progress>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Progress {
     rounds: usize,
     calls: usize,
@@ -97,6 +97,14 @@ impl HostedTurn {
         let deadline = Instant::now() + settings.deadline;
         let running = Semaphore::new(settings.max_parallel.min(Semaphore::MAX_PERMITS));
         Self { execution, snapshot, offered, asker, deadline, running, state: Mutex::default() }
+    }
+
+    /// The same tools for another request of a response, in which those of `earlier` have run: they share its limits.
+    #[must_use]
+    pub fn after(&self, earlier: &Self) -> Self {
+        let (execution, snapshot) = (Arc::clone(&self.execution), Arc::clone(&self.snapshot));
+        let new = Self::new(execution, snapshot, self.offered.clone(), self.asker.clone());
+        Self { deadline: earlier.deadline, state: Mutex::new(earlier.state.lock().clone()), ..new }
     }
 
     /// The pipeline's rules for hosted calls.

@@ -58,6 +58,7 @@ use super::{
 
 use exchange_state::ExchangeState;
 pub(super) use observers::ModelObservers;
+use stage::Cause;
 pub(super) use stage::{AskedModel, Parts, Stage, StartedExchange};
 
 /// Maximum number of reads between two checks of the deadlines, and in one frame. After that many reads, output is sent
@@ -192,14 +193,17 @@ impl AnswerBody {
 
     fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        let is_prepared = matches!(this.flow.asked.stage, Stage::Preparing(_));
+        let is_between = matches!(
+            this.flow.asked.stage,
+            Stage::Preparing(_) | Stage::Deciding(_) | Stage::Making(_, Cause::Hop(_))
+        );
         let polled = this.flow.poll_stage(cx);
         if polled.is_pending() {
             this.flow.worked = 0;
         }
         ready!(polled);
         this.flow.show_progress();
-        if is_prepared {
+        if is_between {
             // The next request may go to another upstream, which has its own time limits.
             this.deadlines.as_mut().expect_within(this.flow.timeouts().idle);
             this.deadlines.as_mut().expect_content(this.flow.patience());

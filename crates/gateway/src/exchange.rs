@@ -18,7 +18,7 @@ pub(super) use self::teaching::{Encoded, encode, encrypted, sent};
 use super::{
     auth::Caller,
     command::{self, Command},
-    hops::{AskAgain, Asked, DecideHop, FirstRequest},
+    hops::{AskAgain, Asked, DecideHop, EarlierHops, FirstRequest},
     stamp::monotonic,
     tool_search::{self, Searching},
     turn_states::{Keeper, OwnStates, TurnStates},
@@ -92,6 +92,8 @@ pub(super) struct DecodedRequest<'r> {
     /// The client's setting for passing on reasoning, if it overrides the model's rules.
     pub(super) reasoning: Option<Reasoning>,
     pub(super) stamp: Stamp,
+    /// The hops after which the request goes on, if there are any.
+    pub(super) earlier: Option<Box<EarlierHops>>,
 }
 
 /// Decodes a request for a model's response. The tool choice is checked later, once hosted tools have been declared.
@@ -152,7 +154,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// cannot handle; [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
     let SharedState { config, capabilities, states, .. } = shared;
-    let DecodedRequest { id, caller, dialect, body, mut conversation, reasoning, stamp } = request;
+    let DecodedRequest { id, caller, dialect, body, mut conversation, reasoning, stamp, earlier } = request;
     let owner = caller.owner;
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
@@ -171,17 +173,26 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
         false => Offered::new(shared, model, dialect, &mut conversation, caller, id),
     };
     conversation.settle_own_calls(|name| offered.name(name).or_else(|| upstream_tool(model, name)));
-    let Offered { command, hosted, searching } = offered;
+    let Offered { command, hosted, searching } = offered.after(earlier.as_deref());
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
-    let Built { request, start, thinking, lacks_forced_call, left_out, may_join, dispensable, constrained } =
-        build(capabilities, model, dialect, &conversation, body, owner, now)?;
+    let Built {
+        mut request,
+        start,
+        thinking,
+        lacks_forced_call,
+        left_out,
+        may_join,
+        dispensable,
+        constrained,
+    } = build(capabilities, model, dialect, &conversation, body, owner, now)?;
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let runs_calls = hosted.is_some() || searching.is_some();
     let whole = body.filter(|_| !runs_calls && !is_settled && !is_summary);
-    let may_go_on = may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls;
-    let hops = (may_go_on || may_join || !dispensable.is_empty()).then(|| {
+    let (goes_on, may_go_on) =
+        (earlier.is_some(), may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls);
+    let mut hops = (goes_on || may_go_on || may_join || !dispensable.is_empty()).then(|| {
         Box::new(AskAgain::new(FirstRequest {
             config: Arc::clone(config),
             capabilities: Arc::clone(capabilities),
@@ -196,8 +207,12 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
             may_go_on,
             may_join,
             dispensable,
+            earlier,
         })) as Box<dyn DecideHop>
     });
+    if let Some(hops) = hops.as_mut().filter(|_| goes_on) {
+        (request, _) = hops.make()?;
+    }
     let states = states.filter(|_| command.is_none());
     let keeper = states.map(|states| states.keeper(&conversation, declines_storage(dialect, &conversation)));
     Ok(Exchange {
@@ -295,6 +310,14 @@ impl Offered {
         let search = || tool_search::offer(model, options, dialect, conversation);
         let searching = may_search.then(search).flatten();
         Self { command, hosted: hosted.map(Arc::new), searching: searching.map(Arc::new) }
+    }
+
+    /// The tools for a request that goes on after these hops: their calls count towards the limits.
+    fn after(mut self, earlier: Option<&EarlierHops>) -> Self {
+        if let Some(before) = earlier.and_then(EarlierHops::hosted) {
+            self.hosted = self.hosted.map(|hosted| Arc::new(hosted.after(before)));
+        }
+        self
     }
 
     /// The name under which the model is offered the tool that the client knows as `name`.

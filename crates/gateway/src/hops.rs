@@ -7,6 +7,7 @@
 //! The future may take as long as it needs. Meanwhile, the client receives keep-alives, `total_timeout` applies, and
 //! the slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
 
+mod earlier_hops;
 mod searches;
 mod shown;
 mod turns;
@@ -19,7 +20,7 @@ use http::StatusCode;
 use toolwire_config::Config;
 use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
-    conversation::{Call, CallOutput, Conversation, Part, Turn},
+    conversation::{Call, CallOutput, Conversation, Turn},
     dialect::{ClientDialect, ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
     event::{Event, Media, Warning},
     failure::Failure,
@@ -27,6 +28,7 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
+pub(super) use self::earlier_hops::EarlierHops;
 use self::{
     searches::Searches,
     shown::{announced, lined, outcome},
@@ -38,10 +40,6 @@ use super::{
     turn_states::OwnStates,
     upstream_capabilities::{Kind, Subject, UpstreamCapabilities, of_tools},
 };
-
-/// Maximum total size of the images in one response to the client, in bytes of base64: half the default of
-/// `max_answer`.
-const MAX_IMAGES: usize = 32 << 20;
 
 /// Decides how a response continues. Used only for models whose rules allow several hops.
 pub(super) trait DecideHop: fmt::Debug + Send {
@@ -83,6 +81,21 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     }
 
     fn completed(&mut self, _tally: &Tally) {}
+
+    /// The turns of earlier hops.
+    fn turns(&self) -> &[Arc<Turn>] {
+        &[]
+    }
+
+    /// Whether hosted tools have run in earlier hops.
+    fn has_run_tools(&self) -> bool {
+        false
+    }
+
+    /// Returns what another model needs to go on with the current hop. `None` if that is only the client's request.
+    fn earlier_hops(&self) -> Option<EarlierHops> {
+        None
+    }
 }
 
 /// A pending decision.
@@ -121,21 +134,6 @@ pub(super) struct NextHop {
     pub(super) shown: Vec<Event<'static>>,
 }
 
-impl NextHop {
-    /// Approximate size in bytes of the text added to the request.
-    pub(super) fn size(&self) -> usize {
-        let size = |part: &Part| match part {
-            Part::Text(text) => text.size(),
-            Part::Reasoning { text, .. } => text.len(),
-            Part::Call(call) => call.arguments.len(),
-            Part::Result(output) => output.content.len(),
-            Part::Image { url, .. } => url.len(),
-            Part::Other(_) => 0,
-        };
-        self.turns.iter().flat_map(|turn| &turn.parts).map(size).sum()
-    }
-}
-
 #[derive(Debug)]
 pub(super) enum Asked {
     /// The body as the client sent it. It must be stored until the response ends, and takes less memory than the parsed
@@ -171,6 +169,8 @@ pub(super) struct FirstRequest {
     pub(super) may_join: bool,
     /// The members of the request that could be left out.
     pub(super) dispensable: Vec<&'static str>,
+    /// The hops after which the request goes on, if there are any.
+    pub(super) earlier: Option<Box<EarlierHops>>,
 }
 
 /// Asks the model again: immediately because of the text that it wrote, or with the results of hosted tools once they
@@ -178,24 +178,10 @@ pub(super) struct FirstRequest {
 #[derive(Debug)]
 pub(super) struct AskAgain {
     first: FirstRequest,
-    /// The number of the hop that the upstream answers, from 1.
-    hop: usize,
+    so_far: EarlierHops,
     /// The hop whose hosted calls are running.
     running: Option<FollowUp>,
     searches: Option<Box<Searches>>,
-    /// Whether hosted tools have run.
-    has_run: bool,
-    /// Parts of the response that the client does not see: the turns of hops that contain only hosted calls, and their
-    /// results.
-    unseen: Vec<Turn>,
-    /// How many more bytes of images the client may receive in this response.
-    room: usize,
-    /// The turns of all follow-ups so far.
-    turns: Vec<Turn>,
-    /// How many of these turns belong to the conversation: those up to the latest results of hosted tools. They are
-    /// written like the history, with calls and results in the format taught to the model. Later turns repeat the
-    /// model's own text.
-    conversed: usize,
     /// Whether hosted tools were offered to the model in the current hop.
     had_hosted: bool,
     /// The constraint that the latest request uses.
@@ -236,21 +222,20 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 impl AskAgain {
     /// Creates the object that makes the decisions for the response to this request.
     pub(super) fn new(mut first: FirstRequest) -> Self {
+        let so_far = match first.earlier.take() {
+            Some(earlier) => earlier.at(first.subject.upstream_name()),
+            None => EarlierHops::none(),
+        };
         let searches = match (first.searching.take(), &first.asked) {
             (Some(searching), Asked::Conversation(conversation)) => {
-                Some(Box::new(Searches::new(searching, Arc::clone(conversation))))
+                Some(Box::new(Searches::new(searching, Arc::clone(conversation), so_far.searches.clone())))
             }
             _ => None,
         };
         Self {
-            hop: 1,
+            so_far,
             running: None,
             searches,
-            has_run: false,
-            unseen: Vec::new(),
-            room: MAX_IMAGES,
-            turns: Vec::new(),
-            conversed: 0,
             had_hosted: true,
             constrained: first.constrained,
             dropped: Vec::new(),
@@ -274,12 +259,12 @@ impl AskAgain {
         if let Some(searches) = &self.searches {
             searches.apply(&mut conversation);
         }
-        if let Some(hosted) = self.first.hosted.as_ref().filter(|_| self.has_run) {
+        if let Some(hosted) = self.first.hosted.as_ref().filter(|_| self.so_far.has_run) {
             after_calls(&mut conversation, hosted);
             self.had_hosted = hosted.exhausted_limit().is_none();
         }
-        let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
-        conversation.turns.extend(conversed.iter().cloned());
+        let (conversed, repeated) = self.so_far.turns();
+        conversation.turns.extend(conversed.iter().map(|turn| Turn::clone(turn)));
         let model = exchange::model(&self.first.config, self.first.dialect, &conversation)?;
         let mut known = self.first.capabilities.about(model, &conversation, self.first.subject.owner);
         if self.joins {
@@ -292,7 +277,7 @@ impl AskAgain {
         let mut sent =
             exchange::sent(model, &conversation, self.first.dialect.dialect(), &means, self.first.now)?;
         if !repeated.is_empty() {
-            sent.to_mut().turns.extend(repeated.iter().cloned());
+            sent.to_mut().turns.extend(repeated.iter().map(|turn| Turn::clone(turn)));
         }
         let Encoded { request, .. } = exchange::encode(model, &known, &mut sent, self.first.now)?;
         let request = exchange::encrypted(&known.options, request)?;
@@ -340,10 +325,10 @@ impl AskAgain {
         hosted: Arc<HostedTurn>,
         calls: Vec<Call>,
     ) -> impl Future<Output = (Vec<Ran>, Vec<Media<'static>>)> + Send + use<> {
-        let running = hosted.run_in(self.hop, calls);
+        let running = hosted.run_in(self.so_far.hop, calls);
         let is_item =
             hosted.visibility() == Visibility::Items && self.first.dialect.side().shows_generated_images();
-        let shows = is_item.then_some((hosted, self.room));
+        let shows = is_item.then_some((hosted, self.so_far.room));
         async {
             let ran = running.await;
             let images = match shows {
@@ -355,8 +340,7 @@ impl AskAgain {
     }
 
     fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Continuation {
-        self.turns.extend(turns.iter().cloned());
-        self.hop += 1;
+        self.so_far.add(&turns);
         Continuation::Ask(NextHop { turns, shown })
     }
 }
@@ -392,7 +376,8 @@ impl DecideHop for AskAgain {
     }
 
     fn ran(&mut self, Results { ran, images, found }: Results) -> Continuation {
-        self.room = images.iter().fold(self.room, |room, image| room.saturating_sub(image.data.len()));
+        self.so_far.room =
+            images.iter().fold(self.so_far.room, |room, image| room.saturating_sub(image.data.len()));
         let Some(FollowUp { mut turns, is_last, .. }) = self.running.take() else {
             return Continuation::End(None);
         };
@@ -402,7 +387,7 @@ impl DecideHop for AskAgain {
         if is_last {
             return Continuation::EndWith(shown);
         }
-        self.has_run |= !ran.is_empty();
+        self.so_far.has_run |= !ran.is_empty();
         let outputs: Vec<&CallOutput> =
             ran.iter().map(|ran| &ran.output).chain(found.iter().map(|found| &found.output)).collect();
         turns
@@ -412,9 +397,9 @@ impl DecideHop for AskAgain {
         turns.extend(results);
         // The client sends back what it has seen.
         if !ran.is_empty() || !are_seen {
-            self.unseen.extend(turns.iter().cloned());
+            self.so_far.unseen.extend(turns.iter().cloned().map(Arc::new));
         }
-        self.conversed = self.turns.len() + turns.len();
+        self.so_far.conversed = self.so_far.turns.len() + turns.len();
         if let Some(hosted) = &self.first.hosted {
             shown.extend(outcome(&ran, images, hosted.visibility()));
         }
@@ -443,7 +428,8 @@ impl DecideHop for AskAgain {
         let DeferredTurn { turn: calls, hosted } = &mut turn;
         make_objects(calls, |call| hosted.iter().any(|hosted| hosted.id == call.id));
         if let Some(hosted) = &self.first.hosted {
-            hosted.defer((self.hop, std::mem::take(&mut self.unseen)), turn);
+            let unseen = std::mem::take(&mut self.so_far.unseen).into_iter().map(Arc::unwrap_or_clone);
+            hosted.defer((self.so_far.hop, unseen.collect()), turn);
         }
     }
 
@@ -495,5 +481,17 @@ impl DecideHop for AskAgain {
         if let Some(kind) = self.constrained.filter(|_| self.first.requires_call) {
             self.first.capabilities.means.answered(&self.first.subject, kind, tally);
         }
+    }
+
+    fn turns(&self) -> &[Arc<Turn>] {
+        &self.so_far.turns
+    }
+
+    fn has_run_tools(&self) -> bool {
+        self.so_far.has_run
+    }
+
+    fn earlier_hops(&self) -> Option<EarlierHops> {
+        self.hops_so_far()
     }
 }

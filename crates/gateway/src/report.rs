@@ -134,6 +134,17 @@ impl ExchangeReport {
         self.catch_up();
     }
 
+    /// Sets where the next request is sent.
+    pub(super) fn moved(&mut self, upstream: &str, upstream_model: Option<String>) {
+        upstream.clone_into(&mut self.upstream);
+        self.upstream_model = upstream_model.unwrap_or_default();
+    }
+
+    /// Reports that the hop has failed, and begins again.
+    pub(super) fn hop_failed(&mut self, pipeline: &Pipeline) {
+        self.end_hop("error", &pipeline.tally());
+    }
+
     /// Reports the end of the hop, if one is in progress.
     pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
         if self.hop.is_some() {

@@ -244,6 +244,10 @@ impl Subject {
             enforce: entry.settings.enforce,
         }
     }
+
+    pub(super) fn upstream_name(&self) -> &str {
+        &self.upstream.name
+    }
 }
 
 impl LearnedMeans {

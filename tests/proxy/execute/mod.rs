@@ -4,6 +4,7 @@ mod at_limits;
 mod choice;
 mod clients;
 mod details;
+mod hop_retries;
 mod hops;
 mod images;
 mod limits;

@@ -53,6 +53,8 @@ pub(super) struct ExchangeState {
     pub(super) is_stalled: bool,
     /// Whether hosted tools have run.
     pub(super) has_run_tools: bool,
+    /// Whether the upstream is asked for a later hop of the response.
+    pub(super) is_later_hop: bool,
     pub(super) observers: Observers,
 }
 
@@ -73,6 +75,7 @@ impl ExchangeState {
             memory: Some(memory),
             is_stalled: false,
             has_run_tools: false,
+            is_later_hop: false,
             observers: Observers::new(observers, attempts, allowance, access),
         };
         state.show_progress();
@@ -181,8 +184,11 @@ impl ExchangeState {
     fn prepared(&mut self, prepared: Result<StartedExchange, Failure>) {
         match prepared {
             Ok(StartedExchange { asked, observers }) => {
-                self.observers.prepared(observers, asked.client.upstream());
-                self.asked = asked;
+                self.observers.prepared(observers, asked.client.upstream(), self.is_later_hop);
+                match self.is_later_hop {
+                    true => self.continue_with(asked),
+                    false => self.asked = asked,
+                }
             }
             Err(failure) => self.fail(failure),
         }
@@ -240,7 +246,7 @@ impl ExchangeState {
 
     /// Acts on the pipeline's new `state`.
     fn apply_state(&mut self, state: State) {
-        if self.can_fail_over() && self.asked.pipeline.has_content() {
+        if self.can_fail_over() && self.asked.pipeline.has_hop_content() {
             self.has_content();
         }
         match state {
@@ -253,6 +259,7 @@ impl ExchangeState {
                     self.asked.client.refused_since(self.observers.begun());
                 }
                 if !failure.is_some_and(|failure| self.ask_another(&failure)) {
+                    self.asked.pipeline.give_up(&mut self.out);
                     self.asked.stage = Stage::Over;
                 }
             }
@@ -338,6 +345,7 @@ impl ExchangeState {
     /// Fails the response: drops the upstream's body, and flushes the text that was held back.
     pub(super) fn fail_for_good(&mut self, failure: Failure) {
         self.asked.pipeline.fail(failure, &mut self.out);
+        self.asked.pipeline.give_up(&mut self.out);
         self.asked.stage = Stage::Over;
     }
 
@@ -381,7 +389,7 @@ impl ExchangeState {
         &self.asked.client.upstream().timeouts
     }
 
-    /// Whether another model may still answer because the client has received nothing of this model's response.
+    /// Whether another model may still answer because the client has received nothing of this hop.
     pub(super) fn can_fail_over(&self) -> bool {
         self.observers.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
     }
@@ -403,14 +411,14 @@ impl ExchangeState {
     /// Records that the target has written content, even if the client has not received it.
     fn has_content(&mut self) {
         if let Some(attempts) = &mut self.observers.attempts {
-            attempts.has_content();
+            attempts.has_content(self.asked.hops.is_none());
             self.release();
         }
     }
 
     pub(super) fn close_attempts(&mut self) {
         if let Some(attempts) = &mut self.observers.attempts {
-            attempts.close();
+            attempts.close(self.asked.hops.is_none());
             self.release();
         }
     }

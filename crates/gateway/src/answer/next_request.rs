@@ -1,5 +1,7 @@
 //! Further requests of an exchange: for another hop, in place of a refused request, or to another model.
 
+use std::mem;
+
 use super::super::{
     hops::{Continuation, NextHop},
     large,
@@ -8,7 +10,7 @@ use super::super::{
 };
 use super::{
     exchange_state::ExchangeState,
-    stage::{Cause, Made, Stage},
+    stage::{AskedModel, Cause, Made, Stage},
 };
 use toolwire_pipeline::{
     dialect::UpstreamRequest,
@@ -90,6 +92,7 @@ impl ExchangeState {
         self.show(&shown);
         let client = self.observers.asked_again(&self.asked.client, &request, &turns);
         self.asked.pipeline.resume(reader, &mut self.out);
+        self.begin_later_hop();
         self.asked.pipeline.reads(&turns);
         self.asked.pipeline.expect_prefill(request.prefill.clone());
         self.asked.pipeline.expect_key(request.key.clone());
@@ -116,13 +119,42 @@ impl ExchangeState {
         self.asked.stage = Stage::Opening(Box::pin(opening));
     }
 
-    /// Drops the upstream's response, which failed without content, and asks another model. Returns `false` if there is
-    /// no other model to ask.
+    /// Prepares for a failure of the later hop that begins now: another model may answer in it.
+    fn begin_later_hop(&mut self) {
+        self.is_later_hop = true;
+        if let Some(attempts) = &mut self.observers.attempts {
+            attempts.next_hop();
+            self.asked.pipeline.may_begin_again();
+        }
+    }
+
+    /// Continues the response with a model that has been asked for the current hop.
+    pub(super) fn continue_with(&mut self, asked: AskedModel) {
+        let earlier = mem::replace(&mut self.asked, asked);
+        let size = self.asked.size.max(earlier.size);
+        (self.asked.size, self.asked.left_out) = (size, earlier.left_out);
+        self.asked.pipeline.continues(earlier.pipeline);
+        self.asked.pipeline.may_begin_again();
+        if large::is_large(size) {
+            large::discard(earlier.hops);
+        }
+    }
+
+    /// Drops the upstream's response to the current hop, which failed without content, and asks another model. Returns
+    /// `false` if there is no other model to ask.
     pub(super) fn ask_another(&mut self, failure: &Failure) -> bool {
-        let preparing = self.observers.attempts.as_mut().and_then(|attempts| attempts.next(failure));
+        let (hops, continues) = (self.asked.hops.as_deref(), self.is_later_hop);
+        if continues && hops.is_none() {
+            return false;
+        }
+        let earlier = || Some(Box::new(hops?.earlier_hops()?.continued(continues)));
+        let preparing = self.observers.attempts.as_mut().and_then(|attempts| attempts.next(failure, earlier));
         let Some(preparing) = preparing else { return false };
-        self.observers.asked_another(failure, &self.asked.pipeline);
-        self.out.truncate(self.comments);
+        self.observers.asked_another(failure, &self.asked.pipeline, continues);
+        match continues {
+            true => self.asked.pipeline.begins_again(),
+            false => self.out.truncate(self.comments),
+        }
         self.permit = None;
         self.asked.stage = Stage::Preparing(preparing);
         true

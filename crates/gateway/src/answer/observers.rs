@@ -2,6 +2,7 @@
 //! observers, so that none can be forgotten.
 
 use std::{
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -48,6 +49,8 @@ pub(crate) struct ModelObservers {
     pub(crate) store: Option<ResponseKeeper>,
     /// Stores the state that the upstream needs in later requests.
     pub(crate) keeper: Option<Keeper>,
+    /// The upstream's name for the model, if the response continues with this model.
+    pub(crate) upstream_model: Option<String>,
 }
 
 impl ModelObservers {
@@ -61,6 +64,7 @@ impl ModelObservers {
             learner: None,
             store: None,
             keeper: None,
+            upstream_model: None,
         }
     }
 
@@ -125,12 +129,23 @@ impl Observers {
         self.model.begun
     }
 
-    /// Called when a request to a model has been prepared and sent to `upstream`.
-    pub(super) fn prepared(&mut self, model: ModelObservers, upstream: &Arc<Upstream>) {
+    /// Called when a request to a model has been prepared and sent to `upstream`. `continues` is set if the response
+    /// continues with another hop.
+    pub(super) fn prepared(&mut self, model: ModelObservers, upstream: &Arc<Upstream>, continues: bool) {
         if let Some(attempts) = &self.attempts {
             self.access.moved(attempts.count(), attempts.target(), upstream);
         }
-        self.model = model;
+        let earlier = mem::replace(&mut self.model, model);
+        if continues {
+            (self.model.report, self.model.store) = (earlier.report, earlier.store);
+            if let Some(report) = &mut self.model.report {
+                report.moved(&upstream.name, self.model.upstream_model.take());
+                report.hop_started();
+            }
+        } else {
+            // The counts of the new model start at zero.
+            self.access.counts_anew();
+        }
         self.hop_begun();
     }
 
@@ -215,12 +230,18 @@ impl Observers {
         self.access.asked_otherwise(kind_name(refusal))
     }
 
-    /// Called when another model will be asked, since the current one has failed.
-    pub(super) fn asked_another(&mut self, failure: &Failure, pipeline: &Pipeline) {
+    /// Called when another model will be asked, since the current one has failed. `continues` is set if earlier hops of
+    /// the response stay.
+    pub(super) fn asked_another(&mut self, failure: &Failure, pipeline: &Pipeline, continues: bool) {
+        let report = self.model.report.take_if(|_| continues);
         self.model.ended(&Outcome::Failed(failure.clone()), pipeline, &self.access);
+        self.model.report = report;
+        if let Some(report) = &mut self.model.report {
+            report.hop_failed(pipeline);
+        }
         let error = Some(kind_name(failure.kind()));
         self.access.hop_ended(&failure_name(failure), error, pipeline.tokens());
-        self.is_answered = false;
+        self.is_answered &= continues;
     }
 
     /// The response is complete. Stores it before the client receives its end, since the client's next request may continue

@@ -18,6 +18,11 @@ impl ExchangeState {
             && (self.observers.failure_written || self.asked.failure().is_none())
     }
 
+    /// Whether output waits, since it would be dropped if another model answers. What earlier hops have written stays.
+    fn holds_output(&self) -> bool {
+        self.can_fail_over() && !self.is_later_hop
+    }
+
     /// Writes more of the pending output, if the client accepts it.
     pub(super) fn pour(&mut self) {
         if self.asked.pipeline.has_more() {
@@ -28,13 +33,13 @@ impl ExchangeState {
     /// Whether there are bytes to send. While another model may still answer, only keep-alives count.
     pub(super) fn has_output(&self) -> bool {
         let is_held =
-            self.can_fail_over() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
+            self.holds_output() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
         !self.out.is_empty() && !is_held
     }
 
     /// Writes a keep-alive before text that is held back.
     pub(super) fn keep_alive(&mut self) {
-        let held = if self.can_fail_over() { self.out.split_off(self.comments) } else { BytesMut::new() };
+        let held = if self.holds_output() { self.out.split_off(self.comments) } else { BytesMut::new() };
         match held.is_empty() {
             true => self.asked.pipeline.keep_alive(&mut self.out),
             false => self.out.extend_from_slice(COMMENT),
@@ -45,12 +50,12 @@ impl ExchangeState {
 
     /// Takes the bytes to send: only keep-alives while another model may still answer.
     pub(super) fn take(&mut self) -> BytesMut {
-        if self.can_fail_over() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
+        if self.holds_output() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
             let held = self.out.split_off(mem::take(&mut self.comments));
             self.observers.wrote(self.out.len(), false);
             return mem::replace(&mut self.out, held);
         }
-        if self.out.len() > self.comments {
+        if self.holds_output() && self.out.len() > self.comments {
             self.close_attempts();
         }
         self.comments = 0;

@@ -24,7 +24,7 @@ use self::{
     health::{Failed, Health, Request},
     order::{Way, order},
 };
-use super::{permits::Claimant, retry_after::wait_of};
+use super::{hops::EarlierHops, permits::Claimant, retry_after::wait_of};
 use crate::observe::{Metrics, Outcome};
 use toolwire_config::{Alternatives, Config, Failover as Settings, Model};
 use toolwire_pipeline::failure::{Failure, Kind};
@@ -32,8 +32,8 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// The pending start of a request to a target.
 pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Starts a request with the entry of this name.
-pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
+/// Starts a request with the entry of this name, which goes on after these hops.
+pub(super) type Begin<T> = Box<dyn Fn(String, Option<Box<EarlierHops>>) -> Beginning<T> + Send>;
 
 /// Maximum wait that is reported to a client when no target works, since a target may recover at any time.
 const MAX_WAIT: Duration = Duration::from_secs(29);
@@ -45,12 +45,16 @@ pub(super) struct Failover {
     metrics: Arc<Metrics>,
 }
 
-/// The attempts to answer one request.
+/// The attempts to answer one request of a client. Each hop of the response has attempts of its own.
 pub(super) struct Attempts<T> {
     shared: Arc<Failover>,
     plan: Plan,
-    /// Starts another attempt. `None` once the response has content.
+    /// Starts another attempt. `None` once the last hop has content.
     begin: Option<Begin<T>>,
+    /// Whether the hop has content, so that no other target is asked for it.
+    has_begun: bool,
+    /// Number of rounds that have followed the first one of the hop.
+    rounds: usize,
     /// Entries that have failed in the current round.
     failed: Vec<String>,
     /// The pause before the next round.
@@ -72,7 +76,7 @@ pub(super) struct Plan {
     order: Vec<Way>,
     /// The client for which the request is made.
     client: Claimant,
-    /// Number of rounds that may still follow. Each round asks all entries again.
+    /// Number of rounds that may follow the first one of a hop. Each round asks all entries again.
     retries: usize,
     /// Whether all targets were ejected when the request arrived.
     is_outage: bool,
@@ -126,6 +130,8 @@ impl<T: 'static> Attempts<T> {
             begun: plan.asked,
             plan,
             begin: Some(begin),
+            has_begun: false,
+            rounds: 0,
             failed: Vec::new(),
             pause: shared.settings.backoff,
             count: 1,
@@ -145,18 +151,31 @@ impl<T: 'static> Attempts<T> {
 
     /// Whether another target may still be asked.
     pub(super) fn are_open(&self) -> bool {
-        self.begin.is_some()
+        self.begin.is_some() && !self.has_begun
     }
 
-    pub(super) fn close(&mut self) {
-        self.begin = None;
+    /// No other target is asked for this hop. `is_last` is set if no other hop may follow.
+    pub(super) fn close(&mut self, is_last: bool) {
+        self.has_begun = true;
+        if is_last {
+            self.begin = None;
+        }
     }
 
-    pub(super) fn has_content(&mut self) {
+    /// The hop has content; see [`Attempts::close`].
+    pub(super) fn has_content(&mut self, is_last: bool) {
         if self.are_open() {
             self.shared.health.began(self.request());
         }
-        self.close();
+        self.close(is_last);
+    }
+
+    /// Another hop begins. The current target is asked first, and the hop has all attempts that the first one had.
+    pub(super) fn next_hop(&mut self) {
+        let now = Instant::now();
+        (self.begun, self.plan.asked) = (now, now);
+        (self.has_begun, self.rounds, self.pause) = (false, 0, self.shared.settings.backoff);
+        self.failed.clear();
     }
 
     /// Time limit for the first content of the current target's stream. `None` if all other targets have failed.
@@ -192,9 +211,14 @@ impl<T: 'static> Attempts<T> {
         self.failed.iter().any(|failed| failed == target)
     }
 
-    /// Starts the next attempt after the current target failed without content. `None` if there is no other attempt.
-    pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
-        let begin = self.begin.as_ref()?;
+    /// Starts the next attempt after the current target failed without content. It goes on after the hops that `earlier`
+    /// returns. `None` if there is no other attempt.
+    pub(super) fn next(
+        &mut self,
+        failure: &Failure,
+        earlier: impl FnOnce() -> Option<Box<EarlierHops>>,
+    ) -> Option<Beginning<T>> {
+        let begin = self.begin.as_ref().filter(|_| !self.has_begun)?;
         let order = self.order_after(failure)?;
         let remaining = |failed: &[String]| -> Vec<&str> {
             order
@@ -207,7 +231,7 @@ impl<T: 'static> Attempts<T> {
         failed.push(self.plan.current.clone());
         let mut pause = Duration::ZERO;
         if remaining(&failed).is_empty() {
-            if self.plan.retries == 0 || order.is_empty() {
+            if self.rounds >= self.plan.retries || order.is_empty() {
                 return None;
             }
             failed.clear();
@@ -220,9 +244,9 @@ impl<T: 'static> Attempts<T> {
         let asked = Instant::now().checked_add(pause)?;
         let target = self.shared.health.first(&remaining(&failed), self.plan.client, asked)?.to_owned();
         log(&self.plan.current, &target, failure);
-        let beginning = begin(target.clone());
+        let beginning = begin(target.clone(), earlier());
         if failed.is_empty() {
-            self.plan.retries -= 1;
+            self.rounds += 1;
             self.pause = self.pause.saturating_mul(2);
         }
         self.failed = failed;

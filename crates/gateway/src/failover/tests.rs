@@ -28,7 +28,7 @@ fn attempts_of(models: &[&[&str]], retries: usize, settings: Settings) -> (Attem
     };
     let log = Log::default();
     let begun = Arc::clone(&log);
-    let begin: Begin<()> = Box::new(move |target| {
+    let begin: Begin<()> = Box::new(move |target, _| {
         begun.lock().push(target);
         Box::pin(async { Ok(()) })
     });
@@ -43,7 +43,7 @@ fn down() -> Failure {
 async fn each_target_is_asked_once_and_again_after_a_pause_that_grows() {
     let (mut attempts, log) = attempts(&["a", "b"], 2, Settings::default());
     let mut pauses = Vec::new();
-    while let Some(beginning) = attempts.next(&down()) {
+    while let Some(beginning) = attempts.next(&down(), || None) {
         let before = tokio::time::Instant::now();
         beginning.await.unwrap();
         pauses.push(before.elapsed());
@@ -61,14 +61,14 @@ async fn each_target_is_asked_once_and_again_after_a_pause_that_grows() {
 #[test]
 fn nothing_is_asked_after_content_after_the_deadline_or_for_the_clients_fault() {
     let (mut closed, _) = attempts(&["a", "b"], 0, Settings::default());
-    closed.close();
-    assert!(closed.next(&down()).is_none());
+    closed.close(false);
+    assert!(closed.next(&down(), || None).is_none());
     let (mut late, _) =
         attempts(&["a", "b"], 0, Settings { deadline: Duration::ZERO, ..Settings::default() });
-    assert!(late.next(&down()).is_none());
+    assert!(late.next(&down(), || None).is_none());
     let (mut wrong, _) = attempts(&["a", "b"], 9, Settings::default());
     for kind in [Kind::Request, Kind::TooLarge, Kind::StoreAway, Kind::Draining, Kind::Internal] {
-        assert!(wrong.next(&Failure::new(kind, "no")).is_none(), "{kind:?}");
+        assert!(wrong.next(&Failure::new(kind, "no"), || None).is_none(), "{kind:?}");
     }
 }
 
@@ -76,7 +76,7 @@ fn nothing_is_asked_after_content_after_the_deadline_or_for_the_clients_fault() 
 async fn a_pause_is_at_least_what_the_upstream_says_unless_that_is_after_the_deadline() {
     let wait = |wait: &str| down().with_retry_after(wait);
     let (mut patient, _) = attempts(&["a"], 1, Settings::default());
-    let beginning = patient.next(&wait("7")).unwrap();
+    let beginning = patient.next(&wait("7"), || None).unwrap();
     let before = tokio::time::Instant::now();
     beginning.await.unwrap();
     assert_eq!(before.elapsed(), Duration::from_secs(7));
@@ -84,7 +84,7 @@ async fn a_pause_is_at_least_what_the_upstream_says_unless_that_is_after_the_dea
         let (mut attempts, _) = attempts(&["a"], 1, Settings::default());
         // A value that is not a duration counts as no wait.
         let is_number = wait_of(&wait(never)).is_some();
-        assert_eq!(attempts.next(&wait(never)).is_none(), is_number, "{never}");
+        assert_eq!(attempts.next(&wait(never), || None).is_none(), is_number, "{never}");
     }
 }
 
@@ -94,10 +94,10 @@ fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
     let (mut first, log) = attempts(&["a", "b", "c"], 0, settings);
     let shared = Arc::clone(&first.shared);
     shared.judge(Request { target: "b", client: CLIENT, asked: Instant::now() }, Some(&down()));
-    assert!(first.next(&down()).is_some());
+    assert!(first.next(&down(), || None).is_some());
     assert_eq!(*log.lock(), ["c"]);
     // All other targets are ejected, so the one whose ejection ends first is asked.
-    assert!(first.next(&down()).is_some());
+    assert!(first.next(&down(), || None).is_some());
     assert_eq!(*log.lock(), ["c", "b"]);
     first.ended(&Outcome::Done);
     assert_eq!(shared.health.first(&["b", "a"], CLIENT, Instant::now()), Some("b"));
@@ -108,13 +108,13 @@ async fn what_is_too_long_for_a_model_is_asked_of_the_next_model_and_never_again
     let too_long = Failure::new(Kind::ContextLength, "too long");
     let (mut attempts, log) = attempts_of(&[&["a", "b"], &["c"], &["d"]], 1, Settings::default());
     for failure in [&too_long, &down(), &too_long, &too_long] {
-        match attempts.next(failure) {
+        match attempts.next(failure, || None) {
             Some(beginning) => beginning.await.unwrap(),
             None => assert_eq!(failure, &too_long),
         }
     }
     assert_eq!(*log.lock(), ["c", "d", "c"]);
     let (mut one, _) = attempts_of(&[&["a", "b"]], 9, Settings::default());
-    assert!(one.next(&too_long).is_none());
+    assert!(one.next(&too_long, || None).is_none());
     assert_eq!(one.shared.health.ejected(Instant::now()), 0, "it says nothing of the target");
 }

@@ -30,8 +30,13 @@ pub(super) struct Searches {
 }
 
 impl Searches {
-    pub(super) fn new(searching: Arc<Searching>, conversation: Arc<Conversation>) -> Self {
-        Self { searching, conversation, rounds: 0, found: Vec::new(), running: Vec::new() }
+    /// `so_far` are the searches of earlier hops: their number, and what they found.
+    pub(super) fn new(
+        searching: Arc<Searching>,
+        conversation: Arc<Conversation>,
+        (rounds, found): (usize, Vec<String>),
+    ) -> Self {
+        Self { searching, conversation, rounds, found, running: Vec::new() }
     }
 
     /// Removes the searches from `calls` and starts them. `None` if there are none.
@@ -87,9 +92,14 @@ impl Searches {
         self.searching.is_declared()
     }
 
+    /// The number of hops in which the model has searched, and what it found.
+    pub(super) fn so_far(&self) -> (usize, Vec<String>) {
+        (self.rounds, self.found.clone())
+    }
+
     /// Whether the model has searched.
     pub(super) fn has_begun(&self) -> bool {
-        self.rounds > 0
+        self.rounds > 0 || !self.found.is_empty()
     }
 
     /// Whether the model may not search again.

@@ -248,7 +248,10 @@ impl Access {
             live.at(model, &upstream.name);
         }
         self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
-        // The counts of the new model start at zero.
+    }
+
+    /// Records that a response begins anew with another model, whose token counts start at zero.
+    pub(crate) fn counts_anew(&mut self) {
         self.counted = (None, None);
     }
 

@@ -22,6 +22,7 @@ use super::{
         exchange::{self, DecodedRequest, Exchange, SharedState},
         extension::RequestBody,
         failover::{self, Attempts, Plan},
+        hops::EarlierHops,
         large,
         limits::{Account, RequestDemand},
         reply::{self, ReplyBody},
@@ -63,6 +64,8 @@ struct ModelRequest {
     trace: Option<Parent>,
     /// When the request arrived, as Unix time in seconds.
     now: u64,
+    /// The hops after which the request goes on, if there are any.
+    earlier: Option<Box<EarlierHops>>,
 }
 
 /// A client's request with its complete body, and the memory reserved for it.
@@ -172,8 +175,9 @@ impl Service {
         let label = self.shared.extensions.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = Betas::of_request(headers, dialect, is_held);
+        let (trace, earlier) = (access.trace(), None);
         let asked =
-            ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
+            ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now, earlier };
         let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));
         let target =
             attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
@@ -199,8 +203,9 @@ impl Service {
     ) -> Box<Attempts<StartedExchange>> {
         let overloaded = asked.dialect.side().overloaded_status();
         let (own, asked, entry) = (Arc::clone(self), asked.clone(), entry.to_owned());
-        let begin = move |target: String| -> failover::Beginning<StartedExchange> {
-            let (own, asked) = (Arc::clone(&own), asked.clone());
+        let begin = move |target: String, earlier: Option<_>| -> failover::Beginning<StartedExchange> {
+            let (own, mut asked) = (Arc::clone(&own), asked.clone());
+            asked.earlier = earlier.or(asked.earlier);
             let target = (target != entry).then_some(target);
             Box::pin(async move {
                 let conversation = decode(asked.dialect, &asked.body).await?;
@@ -291,8 +296,10 @@ impl Service {
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<StartedExchange, Failure> {
-        let ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now } = asked;
-        let (dialect, owner, now) = (*dialect, caller.owner, *now);
+        let ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now, earlier } =
+            asked;
+        let (dialect, owner, now, earlier) = (*dialect, caller.owner, *now, earlier.clone());
+        let continues = earlier.as_ref().is_some_and(|earlier| earlier.continues);
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         let client = self.client(&model.upstream)?.of_request(session.as_deref())?.with_betas(betas.as_ref());
@@ -322,8 +329,16 @@ impl Service {
             let (own, caller, id, body) = (Arc::clone(self), caller.clone(), id.clone(), body.clone());
             let prepare = move || {
                 let (id, caller, sent) = (&id, &caller, is_as_sent.then_some(&body));
-                let decoded =
-                    DecodedRequest { id, caller, dialect, body: sent, conversation, reasoning, stamp };
+                let decoded = DecodedRequest {
+                    id,
+                    caller,
+                    dialect,
+                    body: sent,
+                    conversation,
+                    reasoning,
+                    stamp,
+                    earlier,
+                };
                 let exchange = own.prepare(decoded)?;
                 let is_stored = exchange.answering.stored;
                 let input = is_stored.then(|| dialect.side().record_input(&body)).flatten();
@@ -332,7 +347,8 @@ impl Service {
             large::apart(prepare).await??
         } else {
             let body = is_as_sent.then_some(body);
-            let decoded = DecodedRequest { id, caller, dialect, body, conversation, reasoning, stamp };
+            let decoded =
+                DecodedRequest { id, caller, dialect, body, conversation, reasoning, stamp, earlier };
             (self.prepare(decoded)?, None)
         };
         if let Some(requested) = requested {
@@ -350,7 +366,7 @@ impl Service {
             wanted.then(|| self.shared.stored.responses.keeper(dialect, owner, input(), now)).flatten();
         exchange.answering.stored = store.is_some();
         let trace = trace.as_ref();
-        self.open(ReadyExchange { model, exchange, client, caller, id, body, store, trace }).await
+        self.open(ReadyExchange { model, exchange, client, caller, id, body, store, trace, continues }).await
     }
 
     /// Returns the conversation with its images described by the model `describer`.

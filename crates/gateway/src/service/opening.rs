@@ -1,6 +1,6 @@
 //! Sends a prepared request to its upstream, with everything that observes the response.
 
-use std::{future::ready, sync::Arc, time::Instant};
+use std::{future::ready, slice, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -12,6 +12,7 @@ use super::{
         command,
         exchange::{self, Exchange},
         exchange_observer::ExchangeBegin,
+        hops::DecideHop,
         large,
         report::ExchangeReport,
         stamp::{seed, unix_time},
@@ -44,6 +45,8 @@ pub(super) struct ReadyExchange<'r> {
     pub(super) store: Option<ResponseKeeper>,
     /// The parent span of requests to upstreams.
     pub(super) trace: Option<&'r Parent>,
+    /// Whether a response continues whose earlier hops the client may have received.
+    pub(super) continues: bool,
 }
 
 impl Service {
@@ -61,8 +64,10 @@ impl Service {
     pub(super) async fn open(&self, ready_exchange: ReadyExchange<'_>) -> Result<StartedExchange, Failure> {
         let report = self.report(&ready_exchange);
         let watches = self.watches(&ready_exchange, report.as_ref());
-        let ReadyExchange { model, exchange, client, caller, body, store, trace, .. } = ready_exchange;
+        let ReadyExchange { model, exchange, client, caller, body, store, trace, continues, .. } =
+            ready_exchange;
         let requested = exchange.conversation.model.as_str();
+        let upstream_model = continues.then(|| model.upstream_name(requested).to_owned());
         let attempt = exchange.asks_upstream().then(|| {
             let (sampling, is_streamed) = (&exchange.conversation.sampling, exchange.request.stream);
             let upstream_model = model.upstream_name(requested);
@@ -112,6 +117,7 @@ impl Service {
         } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.kept());
         }
+        follow_hops(&mut pipeline, exchange.hops.as_deref());
         if let Some(report) = &report {
             pipeline.observe_text(report.kept_text());
         } else if caller.account.is_some() {
@@ -120,13 +126,22 @@ impl Service {
         let (stage, hops, claimant) = (Stage::Opening(opening), exchange.hops, caller.claimant());
         Ok(StartedExchange {
             asked: AskedModel { client, stage, hops, size, claimant, left_out, pipeline },
-            observers: ModelObservers { begun, attempt, watches, report, learner, store, keeper },
+            observers: ModelObservers {
+                begun,
+                attempt,
+                watches,
+                report,
+                learner,
+                store,
+                keeper,
+                upstream_model,
+            },
         })
     }
 
     /// Returns the report of the exchange for the event feed and the audit file, if there may be subscribers.
     fn report(&self, ready: &ReadyExchange<'_>) -> Option<ExchangeReport> {
-        let audit = self.shared.monitors.audit.as_ref()?;
+        let audit = self.shared.monitors.audit.as_ref().filter(|_| !ready.continues)?;
         let ReadyExchange { model, exchange, client, caller, id, .. } = ready;
         let (asked, upstream, label) = (&exchange.conversation.model, client.upstream(), caller.label());
         let begin = ExchangeBegin {
@@ -148,8 +163,10 @@ impl Service {
 
     /// Returns the observers of the exchange's bytes: a recording, an extension, or both.
     fn watches(&self, ready: &ReadyExchange<'_>, report: Option<&ExchangeReport>) -> Vec<Box<dyn Watch>> {
-        let ReadyExchange { model, exchange, client, id, body, .. } = ready;
-        let tap = self.shared.monitors.tap.as_ref().filter(|_| exchange.asks_upstream());
+        let ReadyExchange { model, exchange, client, id, body, continues, .. } = ready;
+        // What earlier hops have written is not known here, so the rest could not be replayed.
+        let is_whole = !continues && exchange.hops.as_ref().is_none_or(|hops| hops.turns().is_empty());
+        let tap = self.shared.monitors.tap.as_ref().filter(|_| is_whole && exchange.asks_upstream());
         // Exchanges without a request to an upstream cannot be replayed, and an encrypted response cannot be read
         // again without its key.
         let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
@@ -174,6 +191,15 @@ impl Service {
         };
         let capture = captures.and_then(|observer| observer.watch(&opening, &self.shared.monitors.redactor));
         tap.and_then(|tap| tap.begin(&opening)).into_iter().chain(capture).collect()
+    }
+}
+
+/// Tells the pipeline of a request that goes on after earlier hops what the model reads.
+fn follow_hops(pipeline: &mut Pipeline, hops: Option<&dyn DecideHop>) {
+    let Some(hops) = hops else { return };
+    hops.turns().iter().for_each(|turn| pipeline.reads(slice::from_ref(turn)));
+    if hops.has_run_tools() {
+        pipeline.follows_hosted_calls();
     }
 }
 

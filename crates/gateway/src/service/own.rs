@@ -121,13 +121,24 @@ impl Service {
                 conversation,
                 reasoning: None,
                 stamp: self.stamp(),
+                earlier: None,
             },
         )?;
         exchange.made = Some(made.body);
         access.routed(&model.name, &model.upstream);
         access.show(dialect, caller.label());
         let (id, body, caller) = (&id, &body, &caller);
-        let ready = ReadyExchange { model, exchange, client, caller, id, body, store: None, trace: None };
+        let ready = ReadyExchange {
+            model,
+            exchange,
+            client,
+            caller,
+            id,
+            body,
+            store: None,
+            trace: None,
+            continues: false,
+        };
         let exchange = self.open(ready).await?;
         Ok(Parts { stream: true, allowance: None, memory, exchange, attempts: None })
     }

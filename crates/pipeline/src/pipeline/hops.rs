@@ -91,6 +91,11 @@ impl UsageSum {
         self.earlier.as_ref().map(|earlier| sum(earlier, usage))
     }
 
+    /// Forgets the counts of this hop, which begins again.
+    pub(super) fn begin_again(&mut self) {
+        self.current = None;
+    }
+
     pub(super) fn next_hop(&mut self) {
         let Some(current) = self.current.take() else { return };
         self.earlier = Some(match &self.earlier {

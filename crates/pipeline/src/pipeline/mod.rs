@@ -21,6 +21,7 @@
 mod as_written;
 mod backlog;
 mod calls;
+mod continuation;
 mod corrections;
 mod failed_generation;
 mod hops;
@@ -93,6 +94,8 @@ pub struct Pipeline {
     stages: Stages,
     state: State,
     failure: Option<Failure>,
+    /// Whether the hop may begin again after a failure. What is held back then stays back.
+    may_begin_again: bool,
     redactor: Option<Arc<dyn Redact>>,
 }
 
@@ -141,6 +144,7 @@ impl Pipeline {
             stages,
             state: State::Open,
             failure: None,
+            may_begin_again: false,
             redactor: None,
         }
     }
@@ -317,8 +321,10 @@ impl Pipeline {
         if matches!(self.state, State::Done | State::Failed) {
             return;
         }
-        self.stages.backlog.clear();
-        self.stages.release(out);
+        if !self.may_begin_again {
+            self.stages.backlog.clear();
+            self.stages.release(out);
+        }
         self.state = State::Failed;
         self.failure = Some(match &self.redactor {
             Some(redactor) => failure.redacted(&**redactor),
@@ -346,7 +352,7 @@ impl Pipeline {
     /// Whether anything that a client considers content (text, reasoning, a call, a finish) has been written, or
     /// waits for the end of a response that is not streamed. If so, the status can no longer be an error.
     pub fn has_content(&self) -> bool {
-        self.stages.emitted.has_content || self.stages.detector.as_ref().is_some_and(Detector::keeps_text)
+        self.stages.emitted.had_content || self.has_hop_content()
     }
 
     /// Starts counting the text that the client receives and records up to the first `max` bytes of it.

@@ -8,7 +8,10 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct OutputRecord {
+    /// Whether content of this hop has been sent.
     pub(super) has_content: bool,
+    /// Whether content of earlier hops has been sent, or what happened between them.
+    pub(super) had_content: bool,
     /// The text, if [`Pipeline::observe_text`](super::Pipeline::observe_text) or `observe_events` was called.
     pub(super) text: Option<Box<EmittedText>>,
     /// The turn, if it may be stored as the model wrote it.
@@ -16,6 +19,11 @@ pub(super) struct OutputRecord {
 }
 
 impl OutputRecord {
+    /// Prepares for another hop.
+    pub(super) fn next_hop(&mut self) {
+        self.had_content |= std::mem::take(&mut self.has_content);
+    }
+
     /// Records an event. The client's output contained `written` bytes before it.
     pub(super) fn saw(&mut self, event: &Event<'_>, written: usize) {
         self.has_content |= is_content(event);

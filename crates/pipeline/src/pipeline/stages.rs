@@ -86,6 +86,7 @@ impl Stages {
             // The client receives several turns as one.
             (written, _) => *written = None,
         }
+        self.emitted.next_hop();
         let hop = self.calls.next_hop();
         if let Some(detector) = &mut self.detector {
             detector.asks_for_unknown(hop.may_be_replaced);

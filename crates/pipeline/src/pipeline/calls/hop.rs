@@ -37,6 +37,7 @@ pub(super) struct Checkpoint {
     calls: usize,
     characters: Option<u64>,
     state: StateMark,
+    is_separator_due: bool,
     /// What had been sent of this hop.
     sent: Follows,
 }
@@ -59,6 +60,13 @@ impl Calls {
         let past_ids = self.hosted.as_mut().map(|hosted| hosted.next_hop());
         self.past_ids.extend(past_ids.into_iter().flatten());
         self.state.next_hop();
+        self.usage.next_hop();
+        self.hop += 1;
+        self.begin_hop()
+    }
+
+    /// Forgets what belongs to one upstream response.
+    fn begin_hop(&mut self) -> NextHop {
         self.corrections.next_hop();
         self.entries.clear();
         self.cut_calls.clear();
@@ -69,13 +77,33 @@ impl Calls {
         (self.has_reasoned, self.awaits_call) = (false, false);
         self.checkpoint = self.mark();
         self.lasting_notices = self.notices.len();
-        self.hop += 1;
         let may_ask_again = self.asked_again + 1 < self.settings.limits.max_hops;
         self.may_follow_up = self.settings.may_follow_up() && may_ask_again;
         self.keeps_text = self.may_follow_up || self.hosted.is_some() || self.follows.text;
         self.earlier_characters = self.characters.unwrap_or(0);
-        self.usage.next_hop();
         NextHop { may_be_replaced: self.may_follow_up, follows_text: self.follows.text }
+    }
+
+    /// Continues the response of `earlier`, whose last hop begins again, with the rules and tools of this stage.
+    pub(in crate::pipeline) fn continues(&mut self, earlier: Self) -> NextHop {
+        let Self { tools, settings, has_tools, hosted, state, corrections, .. } =
+            std::mem::replace(self, earlier);
+        self.roll_back();
+        (self.tools, self.settings, self.has_tools, self.hosted) = (tools, settings, has_tools, hosted);
+        (self.state, self.corrections) = (state, corrections);
+        if self.has_run {
+            self.corrections.waive_required();
+        }
+        (self.pending, self.failure, self.deferred) = (None, None, None);
+        self.incomplete.clear();
+        self.usage.begin_again();
+        self.begin_hop()
+    }
+
+    /// Called before the first hop of a response to a request with results that the client has not seen.
+    pub(in crate::pipeline) fn follows_hosted_calls(&mut self) {
+        self.has_run = true;
+        self.corrections.waive_required();
     }
 
     /// Prepares for a hop that continues after the results of hosted tools, which the client does not see.
@@ -86,7 +114,7 @@ impl Calls {
         self.state.clear();
         // The call that the client requires may be what the model searches for.
         if reason != Reason::ToolSearch {
-            self.corrections.waive_required();
+            self.follows_hosted_calls();
         }
     }
 
@@ -102,6 +130,7 @@ impl Calls {
             calls: self.tally.calls.len(),
             characters: self.characters,
             state: self.state.mark(),
+            is_separator_due: self.is_separator_due,
             sent: Follows { text, content: text || self.has_reasoned },
         }
     }
@@ -109,8 +138,8 @@ impl Calls {
     /// Discards the withheld output of this hop, because the next hop replaces it. The output still counts
     /// towards the limits.
     fn roll_back(&mut self) {
-        let Checkpoint { ids, client_calls, broken, rescued, calls, characters, state, sent } =
-            self.checkpoint;
+        let Checkpoint { ids, client_calls, broken, rescued, calls, characters, .. } = self.checkpoint;
+        let Checkpoint { state, is_separator_due, sent, .. } = self.checkpoint;
         self.sent_ids.truncate(ids);
         self.rescued.truncate(rescued);
         self.tally.calls.truncate(calls);
@@ -124,7 +153,7 @@ impl Calls {
         // In a hop that follows text, the text before its own calls is not sent either.
         self.follows.text |= sent.text;
         self.follows.content |= sent.content;
-        self.is_separator_due |= self.follows.text;
+        self.is_separator_due |= self.follows.text || is_separator_due;
     }
 
     /// Called before the first call of a hop that follows text: the text before the call is not sent.

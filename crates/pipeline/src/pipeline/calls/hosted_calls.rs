@@ -334,8 +334,7 @@ impl Calls {
         }
         let (mut dropped, runs): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_dropped);
         // If earlier hops had hosted calls, the client's next request does not contain those hops either.
-        let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
-        let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
+        let lacks_hops = self.has_run && (has_sent || !hosted.held.is_empty());
         let is_deferred = !runs.is_empty() || lacks_hops;
         if hosted.shows_searches && has_sent && !is_deferred {
             let searches: Vec<_> = dropped.extract_if(.., |call| hosted.is_search(call)).collect();

@@ -122,6 +122,8 @@ pub(super) struct Calls {
     /// Whether this hop's text and token counts are retained.
     keeps_text: bool,
     hop: usize,
+    /// Whether hosted tools have run in earlier hops.
+    has_run: bool,
     /// Number of times the model was asked again because its response was unacceptable.
     asked_again: usize,
     may_follow_up: bool,
@@ -218,6 +220,7 @@ impl Calls {
             said: String::new(),
             said_is_cut: false,
             hop: 0,
+            has_run: false,
             asked_again: 0,
             may_follow_up: settings.may_follow_up(),
             earlier_characters: 0,

@@ -1,0 +1,330 @@
+//! Tests later hops whose upstream fails before their first content: they are tried again, then sent to another model,
+//! like the first request, and no tool runs twice.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt::Write as _,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::{
+    independent::upstream::Speech,
+    support::{
+        client::{Client, Reply, stream_error},
+        proxy::Proxy,
+        soon,
+        upstream::{Exchange, Upstream},
+    },
+};
+
+/// How an upstream fails in a later hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Status(&'static str, &'static str),
+    /// Closes the connection without a response.
+    Closed,
+    /// Sends these events and closes the connection.
+    Broken(&'static str),
+    /// Sends these events as a complete response.
+    Complete(&'static str),
+}
+
+const ROLE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+    \"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n";
+
+/// The beginning of a marker, which is held back, and an error.
+const HELD: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+    \"choices\":[{\"index\":0,\"delta\":{\"content\":\"<tool_c\"},\"finish_reason\":null}]}\n\n\
+    data: {\"error\":{\"message\":\"busy\",\"type\":\"overloaded_error\"}}\n\n";
+
+const ERROR: &str = "data: {\"error\":{\"message\":\"busy\",\"type\":\"overloaded_error\"}}\n\n";
+
+const FAULTS: [Fault; 7] = [
+    Fault::Status("503 Service Unavailable", ""),
+    Fault::Status("429 Too Many Requests", "retry-after: 0\r\n"),
+    Fault::Closed,
+    Fault::Broken(""),
+    Fault::Broken(ROLE),
+    Fault::Complete(ERROR),
+    Fault::Complete(HELD),
+];
+
+/// One conversation, named in the user's message.
+#[derive(Debug, Clone, Default)]
+struct Case {
+    /// The faults of the requests with results, in order. Later requests succeed.
+    faults: VecDeque<Option<Fault>>,
+    has_text: bool,
+    /// Number of hops that call the tool.
+    calls: usize,
+    /// The models of all requests.
+    asked: Vec<String>,
+    /// The last request.
+    last: Value,
+}
+
+type Cases = Arc<Mutex<HashMap<String, Case>>>;
+
+fn results(body: &str) -> usize {
+    body.matches("found ").count()
+}
+
+async fn play(mut exchange: Exchange, (speech, cases): (Speech, Cases)) -> Exchange {
+    let body = String::from_utf8(exchange.body.to_vec()).unwrap();
+    let request: Value = serde_json::from_str(&body).unwrap();
+    let (fault, has_text, calls_in_all) = {
+        let mut cases = cases.lock().unwrap();
+        let case = cases.iter_mut().find(|(name, _)| body.contains(name.as_str())).unwrap().1;
+        case.asked.push(request["model"].as_str().unwrap().to_owned());
+        case.last = request;
+        let fault = if results(&body) > 0 { case.faults.pop_front().flatten() } else { None };
+        (fault, case.has_text, case.calls)
+    };
+    match fault {
+        Some(Fault::Status(status, headers)) => {
+            let headers = format!("content-type: application/json\r\n{headers}");
+            exchange.whole(status, &headers, r#"{"error":{"message":"busy"}}"#).await;
+        }
+        Some(Fault::Closed) => {}
+        Some(Fault::Broken(events)) => {
+            exchange.begin().await;
+            exchange.piece(events).await;
+        }
+        Some(Fault::Complete(events)) => return exchange.stream(events).await,
+        None => {
+            let number = results(&body);
+            let said = json!(["m", "Let me look."]);
+            let call = json!({"tool_calls": [{"index": 0, "id": format!("call_{number}"), "type": "function",
+                "function": {"name": "search", "arguments": format!("{{\"query\":\"{number}\"}}")}}]});
+            let calls = [said, json!(["d", call]), json!(["fin", "tool_calls"]), json!(["done"])];
+            let events = match number >= calls_in_all {
+                true => speech.says(&["Final"], "stop"),
+                false => speech.stream(calls.get(usize::from(!has_text)..).unwrap()),
+            };
+            exchange.begin().await;
+            exchange.piece(events).await;
+            exchange.end().await;
+        }
+    }
+    exchange
+}
+
+/// A proxy with the models `plain`, `again` (`retries = 2`) and `other` (a fallback with another dialect), whose tool
+/// counts its calls.
+struct Stand {
+    proxy: Proxy,
+    cases: Cases,
+    folder: TempDir,
+    _upstreams: [Upstream; 2],
+}
+
+impl Stand {
+    async fn new(failover: &str, settings: &str) -> Self {
+        let (folder, cases) = (tempfile::tempdir().unwrap(), Cases::default());
+        let one = Upstream::start_sharing((Speech::Chat, Arc::clone(&cases)), play).await;
+        let two = Upstream::start_sharing((Speech::Messages, Arc::clone(&cases)), play).await;
+        let mut config = format!("[failover]\nbackoff = \"1ms\"\neject_after = 1000\n{failover}\n");
+        for (name, dialect, address) in [("one", "chat", one.address), ("two", "messages", two.address)] {
+            let _ = write!(
+                config,
+                "[[upstreams]]\nname = \"{name}\"\ndialect = \"{dialect}\"\nbase_url = \"http://{address}\"\n\
+                 retry_unanswered = false\n"
+            );
+        }
+        config += "[[models]]\nname = \"plain\"\nupstream = \"one\"\n\
+            [[models]]\nname = \"again\"\nupstream = \"one\"\nretries = 2\n\
+            [[models]]\nname = \"other\"\nupstream = \"one\"\nfallback = [\"z\"]\n\
+            [[models]]\nname = \"z\"\nupstream = \"two\"\n";
+        let counted = folder.path().join("calls");
+        let script = format!("echo x >> '{}'; printf 'found '; cat", counted.display());
+        let _ = write!(
+            config,
+            "[execution]\n{settings}\n[[providers]]\nname = \"search\"\nkind = \"command\"\n\
+             command = [\"sh\", \"-c\", {}]\nparameters = {{ type = \"object\", properties = {{ query = {{ type = \"string\" }} }} }}\n",
+            json!(script)
+        );
+        Self { proxy: Proxy::of(&config), cases, folder, _upstreams: [one, two] }
+    }
+
+    fn add(&self, name: &str, faults: &[Fault], has_text: bool, calls: usize) {
+        self.add_with(name, faults.iter().copied().map(Some).collect(), has_text, calls);
+    }
+
+    fn add_with(&self, name: &str, faults: VecDeque<Option<Fault>>, has_text: bool, calls: usize) {
+        let case = Case { faults, has_text, calls, ..Case::default() };
+        self.cases.lock().unwrap().insert(name.to_owned(), case);
+    }
+
+    fn case(&self, name: &str) -> Case {
+        self.cases.lock().unwrap()[name].clone()
+    }
+
+    /// How often tools have run since the last call.
+    fn runs(&self) -> usize {
+        let counted = self.folder.path().join("calls");
+        let runs = std::fs::read_to_string(&counted).unwrap_or_default().lines().count();
+        if Path::exists(&counted) {
+            std::fs::remove_file(counted).unwrap();
+        }
+        runs
+    }
+
+    async fn ask(&self, api: Api, model: &str, says: &str, stream: bool) -> Reply {
+        Client::new().send(api.request(&self.proxy, model, says, stream)).await.unwrap()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Api {
+    Chat,
+    Messages,
+    Responses,
+    Gemini,
+    Interactions,
+    Ollama,
+}
+
+impl Api {
+    const ALL: [Self; 6] =
+        [Self::Chat, Self::Messages, Self::Responses, Self::Gemini, Self::Interactions, Self::Ollama];
+
+    fn request(self, proxy: &Proxy, model: &str, says: &str, stream: bool) -> Request<Full<bytes::Bytes>> {
+        let turns = json!([{"role": "user", "content": says}]);
+        let path = match self {
+            Self::Chat => "/v1/chat/completions".to_owned(),
+            Self::Messages => "/v1/messages".to_owned(),
+            Self::Responses => "/v1/responses".to_owned(),
+            Self::Gemini if stream => format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+            Self::Gemini => format!("/v1beta/models/{model}:generateContent"),
+            Self::Interactions => "/v1beta/interactions".to_owned(),
+            Self::Ollama => "/api/chat".to_owned(),
+        };
+        let mut body = match self {
+            Self::Chat | Self::Ollama => json!({"messages": turns}),
+            Self::Messages => json!({"messages": turns, "max_tokens": 9}),
+            Self::Responses | Self::Interactions => json!({"input": says, "store": false}),
+            Self::Gemini => json!({"contents": [{"role": "user", "parts": [{"text": says}]}]}),
+        };
+        if self != Self::Gemini {
+            body["model"] = model.into();
+            body["stream"] = stream.into();
+        }
+        let request = Request::post(proxy.url(&path)).header("content-type", "application/json");
+        request.body(Full::new(body.to_string().into())).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_later_hop_is_sent_again_or_to_another_model_and_tools_run_once() {
+    let stand = Stand::new("", "").await;
+    let mut number = 0;
+    for api in Api::ALL {
+        for (model, fault) in
+            ["again", "other"].into_iter().flat_map(|model| FAULTS.map(|fault| (model, fault)))
+        {
+            for (stream, has_text) in [(true, true), (true, false), (false, true), (false, false)] {
+                // A response in one piece has content once its upstream has written text.
+                if fault == Fault::Complete(HELD) && !stream {
+                    continue;
+                }
+                number += 1;
+                let name = format!("case{number}.");
+                let about = format!("{api:?} {model} {fault:?} {stream} {has_text}");
+                stand.add(&name, &[fault], has_text, 1);
+                let reply = stand.ask(api, model, &name, stream).await;
+                assert_eq!(reply.status(), 200, "{about}");
+                let body = reply.rest().await;
+                assert!(body.contains("Final") && !body.contains("busy"), "{about}: {body}");
+                assert_eq!(body.contains("Let me look."), has_text, "{about}: {body}");
+                assert!(!body.contains("tool_c"), "{about}: {body}");
+                let case = stand.case(&name);
+                assert_eq!(
+                    case.asked,
+                    if model == "again" { vec!["again"; 3] } else { vec!["other", "other", "z"] }
+                );
+                assert_eq!(results(&case.last.to_string()), 1, "{about}");
+                assert_eq!(stand.runs(), 1, "{about}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_hop_has_all_attempts_and_those_of_a_model_that_took_over_too() {
+    let stand = Stand::new("", "").await;
+    let busy = Some(FAULTS[0]);
+    let others = ["other", "other", "z", "z", "other", "other", "z"].to_vec();
+    for (model, faults, asked) in [
+        ("again", [busy, busy, None].repeat(4), vec!["again"; 13]),
+        ("other", vec![busy, None, busy, None, busy, None], others),
+    ] {
+        let name = format!("hops of {model}");
+        let calls = if model == "again" { 4 } else { 3 };
+        stand.add_with(&name, faults.into(), true, calls);
+        let body = stand.ask(Api::Chat, model, &name, true).await.rest().await;
+        assert!(body.contains("Final"), "{body}");
+        assert_eq!(body.matches("Let me look.").count(), calls, "{body}");
+        assert_eq!(
+            (stand.case(&name).asked, stand.runs()),
+            (asked.iter().map(|it| (*it).to_owned()).collect(), calls)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_of_the_later_hop_ends_the_attempts() {
+    const LATE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+        \"choices\":[{\"index\":0,\"delta\":{\"content\":\"It is\"},\"finish_reason\":null}]}\n\n";
+    let stand = Stand::new("", "").await;
+    stand.add("late", &[Fault::Broken(LATE)], true, 1);
+    let body = stand.ask(Api::Chat, "again", "late", true).await.rest().await;
+    assert!(body.contains("Let me look.") && body.contains("It is"), "{body}");
+    assert!(stream_error(&body).is_object() && !body.contains("Final"), "{body}");
+    assert_eq!((stand.case("late").asked.len(), stand.runs()), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_of_a_later_hop_end_with_retries_and_deadline() {
+    let stand = Stand::new("", "").await;
+    let busy = FAULTS[0];
+    for (model, requests) in [("plain", 2), ("again", 4), ("other", 3)] {
+        for stream in [true, false] {
+            let name = format!("{model} {stream}");
+            stand.add(&name, &[busy; 9], false, 1);
+            let reply = stand.ask(Api::Chat, model, &name, stream).await;
+            assert_eq!(reply.status(), 503, "{name}");
+            assert_eq!((stand.case(&name).asked.len(), stand.runs()), (requests, 1), "{name}");
+        }
+    }
+    // The upstream asks for a longer pause than there is time for.
+    let later = Fault::Status("429 Too Many Requests", "retry-after: 400\r\n");
+    stand.add("later", &[later; 9], false, 1);
+    assert_eq!(stand.ask(Api::Chat, "again", "later", false).await.status(), 429);
+    assert_eq!((stand.case("later").asked.len(), stand.runs()), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_that_leaves_during_the_pause_ends_the_attempts() {
+    let stand = Stand::new("", "").await;
+    let later = Fault::Status("429 Too Many Requests", "retry-after: 100\r\n");
+    stand.add("left", &[later; 9], true, 1);
+    let mut reply = stand.ask(Api::Chat, "again", "left", true).await;
+    reply.until("Let me look.").await;
+    soon("the request of the second hop", async {
+        while stand.case("left").asked.len() < 2 {
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    drop(reply);
+    Client::new().metrics_with(&stand.proxy, "toolwire_streams_in_flight 0").await;
+    assert_eq!((stand.case("left").asked.len(), stand.runs()), (2, 1));
+}
