@@ -170,7 +170,7 @@ fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
 /// The settings of `[failover]`.
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Failover {
-    /// how long after a request further attempts may begin
+    /// how long after a request to a model further attempts may begin
     ///
     /// Longer than the default timeouts, so that a silent target does not use up the whole time.
     #[setting(default = Duration::from_secs(300))]

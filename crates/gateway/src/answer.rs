@@ -43,6 +43,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
+use serde_json::{Map, Value, json};
 
 use crate::observe::Access;
 use toolwire_config::Timeouts;
@@ -115,7 +116,9 @@ impl AnswerBody {
     /// Turns the response into an error response for `failure`, which occurred before any content.
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
-        flow.out = BytesMut::from(flow.asked.pipeline.error_body(failure).as_slice());
+        let results = flow.asked.hops.as_ref().map_or_else(Vec::new, |hops| hops.told());
+        let body = with_results(flow.asked.pipeline.error_body(failure), results);
+        flow.out = BytesMut::from(body.as_slice());
         flow.observers.failed(flow.asked.failure());
     }
 
@@ -151,9 +154,14 @@ impl AnswerBody {
         &self.flow.asked.left_out
     }
 
-    /// Whether hosted tools have run. If the client repeated its request, they would run again.
-    pub(super) fn has_run_tools(&self) -> bool {
-        self.flow.has_run_tools
+    /// Whether hosted tools have run that would run again if the client repeated its request.
+    pub(super) fn would_run_tools_again(&self) -> bool {
+        self.flow.has_run_tools && !self.flow.keeps_results
+    }
+
+    /// Whether hosted tools have run whose results are kept for the client's next request.
+    pub(super) fn keeps_results(&self) -> bool {
+        self.flow.keeps_results
     }
 
     /// Adds the headers that show how much of the client's limits is left.
@@ -323,6 +331,16 @@ impl AnswerBody {
             flow.out = buffer;
         }
     }
+}
+
+/// Adds the results of hosted tools to the body of an error.
+fn with_results(body: Vec<u8>, results: Vec<Value>) -> Vec<u8> {
+    if results.is_empty() {
+        return body;
+    }
+    let Ok(mut error) = serde_json::from_slice::<Map<String, Value>>(&body) else { return body };
+    error.insert("toolwire".to_owned(), json!({ "tool_results": results }));
+    Value::from(error).to_string().into_bytes()
 }
 
 impl Body for AnswerBody {

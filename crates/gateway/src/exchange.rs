@@ -19,6 +19,7 @@ use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop, EarlierHops, FirstRequest},
+    kept_hops::KeptHops,
     stamp::monotonic,
     tool_search::{self, Searching},
     turn_states::{Keeper, OwnStates, TurnStates},
@@ -78,6 +79,7 @@ pub(super) struct SharedState<'s> {
     pub(super) capabilities: &'s Arc<UpstreamCapabilities>,
     pub(super) states: &'s Arc<TurnStates>,
     pub(super) execution: Option<&'s Arc<Execution>>,
+    pub(super) hops: &'s Arc<KeptHops>,
 }
 
 /// A client's request that is prepared for its upstream.
@@ -86,8 +88,9 @@ pub(super) struct DecodedRequest<'r> {
     pub(super) id: &'r ExchangeId,
     pub(super) caller: &'r Caller,
     pub(super) dialect: ClientDialect,
-    /// The body that contains the conversation. `None` if the conversation was changed after it was decoded.
-    pub(super) body: Option<&'r Bytes>,
+    pub(super) received: &'r Bytes,
+    /// Whether this body contains the conversation, which was not changed after it was decoded.
+    pub(super) is_as_sent: bool,
     pub(super) conversation: Conversation,
     /// The client's setting for passing on reasoning, if it overrides the model's rules.
     pub(super) reasoning: Option<Reasoning>,
@@ -154,7 +157,9 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// cannot handle; [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
     let SharedState { config, capabilities, states, .. } = shared;
-    let DecodedRequest { id, caller, dialect, body, mut conversation, reasoning, stamp, earlier } = request;
+    let DecodedRequest { id, caller, dialect, received, is_as_sent, .. } = request;
+    let DecodedRequest { mut conversation, reasoning, stamp, earlier, .. } = request;
+    let body = is_as_sent.then_some(received);
     let owner = caller.owner;
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
@@ -164,10 +169,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let clock = Clock::new(monotonic);
     let mut answering = Answering { reasoning, clock, ..Answering::new(&conversation, stamp) };
     look_at_server(capabilities, model, &conversation);
-    let states = states.of_model(owner, model);
-    if let Some(states) = &states {
-        states.restore(&mut conversation);
-    }
+    let states = states.of_model(owner, model).inspect(|states| states.restore(&mut conversation));
     let offered = match is_summary {
         true => Offered::default(),
         false => Offered::new(shared, model, dialect, &mut conversation, caller, id),
@@ -176,23 +178,15 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let Offered { command, hosted, searching } = offered.after(earlier.as_deref());
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
-    let Built {
-        mut request,
-        start,
-        thinking,
-        lacks_forced_call,
-        left_out,
-        may_join,
-        dispensable,
-        constrained,
-    } = build(capabilities, model, dialect, &conversation, body, owner, now)?;
+    let built = build(capabilities, model, dialect, &conversation, body, owner, now)?;
+    let Built { start, thinking, lacks_forced_call, may_join, constrained, .. } = built;
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let runs_calls = hosted.is_some() || searching.is_some();
     let whole = body.filter(|_| !runs_calls && !is_settled && !is_summary);
-    let (goes_on, may_go_on) =
-        (earlier.is_some(), may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls);
-    let mut hops = (goes_on || may_go_on || may_join || !dispensable.is_empty()).then(|| {
+    let goes_on = earlier.is_some();
+    let may_go_on = goes_on || may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls;
+    let mut hops = (may_go_on || may_join || !built.dispensable.is_empty()).then(|| {
         Box::new(AskAgain::new(FirstRequest {
             config: Arc::clone(config),
             capabilities: Arc::clone(capabilities),
@@ -206,18 +200,20 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
             constrained,
             may_go_on,
             may_join,
-            dispensable,
+            dispensable: built.dispensable,
             earlier,
+            keeper: (hosted.is_some() || goes_on).then(|| shared.hops.keeper(owner, dialect, received)),
         })) as Box<dyn DecideHop>
     });
-    if let Some(hops) = hops.as_mut().filter(|_| goes_on) {
-        (request, _) = hops.make()?;
-    }
+    let request = match hops.as_mut().filter(|_| goes_on) {
+        Some(hops) => hops.make()?.0,
+        None => built.request,
+    };
     let states = states.filter(|_| command.is_none());
     let keeper = states.map(|states| states.keeper(&conversation, declines_storage(dialect, &conversation)));
     Ok(Exchange {
         dialect,
-        left_out,
+        left_out: built.left_out,
         conversation,
         request,
         start,

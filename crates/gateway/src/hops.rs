@@ -8,37 +8,39 @@
 //! the slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
 
 mod earlier_hops;
+mod first_request;
 mod searches;
 mod shown;
 mod turns;
 
 use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
-use bytes::Bytes;
 use http::StatusCode;
+use serde_json::Value;
 
-use toolwire_config::Config;
 use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
     conversation::{Call, CallOutput, Conversation, Turn},
-    dialect::{ClientDialect, ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
+    dialect::{ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
     event::{Event, Media, Warning},
     failure::Failure,
     pipeline::{DeferredTurn, FollowUp, Reason, Tally},
     wire::digest::Digest,
 };
 
-pub(super) use self::earlier_hops::EarlierHops;
+pub(super) use self::{
+    earlier_hops::EarlierHops,
+    first_request::{Asked, FirstRequest},
+};
 use self::{
     searches::Searches,
-    shown::{announced, lined, outcome},
+    shown::{announced, lined, outcome, told},
     turns::{after_calls, make_objects, results},
 };
 use super::{
     exchange::{self, Encoded},
-    tool_search::{Found, Searching},
-    turn_states::OwnStates,
-    upstream_capabilities::{Kind, Subject, UpstreamCapabilities, of_tools},
+    tool_search::Found,
+    upstream_capabilities::{Kind, of_tools},
 };
 
 /// Decides how a response continues. Used only for models whose rules allow several hops.
@@ -92,6 +94,18 @@ pub(super) trait DecideHop: fmt::Debug + Send {
         false
     }
 
+    /// The calls to hosted tools and their results, for an error that the client receives in place of the response.
+    /// Empty if clients do not see such calls.
+    fn told(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// Called when the response has failed. Returns whether the results of hosted tools are kept, so that they do not run
+    /// again if the client repeats its request.
+    fn keep(&self) -> bool {
+        false
+    }
+
     /// Returns what another model needs to go on with the current hop. `None` if that is only the client's request.
     fn earlier_hops(&self) -> Option<EarlierHops> {
         None
@@ -132,45 +146,6 @@ pub(super) struct NextHop {
     pub(super) turns: Vec<Turn>,
     /// Events that the client receives before the hop's response.
     pub(super) shown: Vec<Event<'static>>,
-}
-
-#[derive(Debug)]
-pub(super) enum Asked {
-    /// The body as the client sent it. It must be stored until the response ends, and takes less memory than the parsed
-    /// request.
-    Body(Bytes, Option<OwnStates>),
-    /// The conversation with toolwire's additions: hosted tools, and state that upstreams need back. It contains no
-    /// instructions that teach tools.
-    Conversation(Arc<Conversation>),
-}
-
-/// What later requests of a response need to know about the first one.
-#[derive(Debug)]
-pub(super) struct FirstRequest {
-    pub(super) config: Arc<Config>,
-    pub(super) capabilities: Arc<UpstreamCapabilities>,
-    pub(super) dialect: ClientDialect,
-    pub(super) asked: Asked,
-    /// The hosted tools, if the model has any.
-    pub(super) hosted: Option<Arc<HostedTurn>>,
-    /// The searches for tools, if the model is not shown all of them.
-    pub(super) searching: Option<Arc<Searching>>,
-    /// The time of the request, as Unix time in seconds.
-    pub(super) now: u64,
-    /// The model that is asked.
-    pub(super) subject: Subject,
-    /// Whether the response must contain a call.
-    pub(super) requires_call: bool,
-    /// The constraint that the request uses.
-    pub(super) constrained: Option<Kind>,
-    /// Whether further decisions may be needed once the request is accepted.
-    pub(super) may_go_on: bool,
-    /// Whether some messages of the request may be joined.
-    pub(super) may_join: bool,
-    /// The members of the request that could be left out.
-    pub(super) dispensable: Vec<&'static str>,
-    /// The hops after which the request goes on, if there are any.
-    pub(super) earlier: Option<Box<EarlierHops>>,
 }
 
 /// Asks the model again: immediately because of the text that it wrote, or with the results of hosted tools once they
@@ -489,6 +464,15 @@ impl DecideHop for AskAgain {
 
     fn has_run_tools(&self) -> bool {
         self.so_far.has_run
+    }
+
+    fn told(&self) -> Vec<Value> {
+        let hosted = self.first.hosted.as_ref().filter(|hosted| hosted.visibility() == Visibility::Items);
+        hosted.map_or_else(Vec::new, |hosted| told(&self.so_far.turns, |name| hosted.own_name(name)))
+    }
+
+    fn keep(&self) -> bool {
+        self.kept()
     }
 
     fn earlier_hops(&self) -> Option<EarlierHops> {

@@ -235,9 +235,11 @@ pub fn answer(
         Err(failure) => {
             answer.as_mut().refuse(&failure);
             put_error_headers(&mut head.headers, &failure);
-            if answer.has_run_tools() {
+            if answer.would_run_tools_again() {
                 // SDKs automatically retry failed requests, which would run the tools again.
                 retry_after::end_retries(&mut head.headers);
+            } else if answer.keeps_results() && failure.may_succeed_elsewhere() {
+                retry_after::allow_retries(&mut head.headers);
             }
         }
         Ok(()) if answer.is_streaming() => {

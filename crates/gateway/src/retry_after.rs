@@ -64,6 +64,11 @@ pub(super) fn end_retries(headers: &mut HeaderMap) {
     headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
 }
 
+/// Adds a header that says to retry, unless it is known that this is useless.
+pub(super) fn allow_retries(headers: &mut HeaderMap) {
+    headers.entry(SHOULD_RETRY).or_insert(HeaderValue::from_static("true"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

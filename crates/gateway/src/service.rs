@@ -11,6 +11,7 @@ mod own;
 mod pass_through;
 mod programs;
 mod routing;
+mod token_counts;
 mod websocket;
 
 use std::{
@@ -34,6 +35,7 @@ use super::{
     extension::{ConfiguredExtension, Extension},
     failover::Failover,
     images, intake,
+    kept_hops::KeptHops,
     limits::{Account, Allowance, Limited, RequestDemand},
     models::Models,
     reloads::Reloads,
@@ -163,6 +165,7 @@ struct StoredState {
     stores: Stores,
     responses: Responses,
     turns: Arc<TurnStates>,
+    hops: Arc<KeptHops>,
 }
 
 /// What runs hosted tools and describes images.

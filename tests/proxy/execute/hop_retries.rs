@@ -128,10 +128,18 @@ struct Stand {
 
 impl Stand {
     async fn new(failover: &str, settings: &str) -> Self {
+        Self::of("", failover, settings).await
+    }
+
+    async fn with_keys(keys: &str) -> Self {
+        Self::of(keys, "", "").await
+    }
+
+    async fn of(keys: &str, failover: &str, settings: &str) -> Self {
         let (folder, cases) = (tempfile::tempdir().unwrap(), Cases::default());
         let one = Upstream::start_sharing((Speech::Chat, Arc::clone(&cases)), play).await;
         let two = Upstream::start_sharing((Speech::Messages, Arc::clone(&cases)), play).await;
-        let mut config = format!("[failover]\nbackoff = \"1ms\"\neject_after = 1000\n{failover}\n");
+        let mut config = format!("{keys}[failover]\nbackoff = \"1ms\"\neject_after = 1000\n{failover}\n");
         for (name, dialect, address) in [("one", "chat", one.address), ("two", "messages", two.address)] {
             let _ = write!(
                 config,
@@ -244,7 +252,7 @@ async fn failed_later_hop_is_sent_again_or_to_another_model_and_tools_run_once()
                 let body = reply.rest().await;
                 assert!(body.contains("Final") && !body.contains("busy"), "{about}: {body}");
                 assert_eq!(body.contains("Let me look."), has_text, "{about}: {body}");
-                assert!(!body.contains("tool_c"), "{about}: {body}");
+                assert!(!body.contains("<tool_c"), "{about}: {body}");
                 let case = stand.case(&name);
                 assert_eq!(
                     case.asked,
@@ -327,4 +335,139 @@ async fn client_that_leaves_during_the_pause_ends_the_attempts() {
     drop(reply);
     Client::new().metrics_with(&stand.proxy, "toolwire_streams_in_flight 0").await;
     assert_eq!((stand.case("left").asked.len(), stand.runs()), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn same_request_goes_on_after_the_results_of_a_failed_response() {
+    let stand = Stand::new("", "").await;
+    let later = Fault::Status("429 Too Many Requests", "retry-after: 1\r\n");
+    let mut number = 0;
+    for api in Api::ALL {
+        for (fault, stream, has_text) in [
+            (FAULTS[0], false, true),
+            (later, true, false),
+            (Fault::Closed, true, true),
+            (Fault::Complete(HELD), false, false),
+        ] {
+            number += 1;
+            let name = format!("{api:?} {number}.");
+            stand.add(&name, &[fault, fault], has_text, 2);
+            // The second of two hops with tools fails, then the first one of the repeated request.
+            for runs in [1, 0] {
+                let reply = stand.ask(api, "plain", &name, stream).await;
+                let is_begun = runs == 1 && stream && has_text;
+                assert_eq!(reply.status() == 200, is_begun, "{name}");
+                if !is_begun {
+                    assert_eq!(reply.header("x-should-retry"), Some("true"), "{name}");
+                }
+                let body = reply.rest().await;
+                assert!(!body.contains("Final") && body.contains("error"), "{name}: {body}");
+                assert_eq!(stand.runs(), runs, "{name}");
+            }
+            let body = stand.ask(api, "plain", &name, stream).await.rest().await;
+            assert!(body.contains("Final"), "{name}: {body}");
+            assert_eq!((stand.runs(), results(&stand.case(&name).last.to_string())), (1, 2), "{name}");
+            // The results have been used.
+            let body = stand.ask(api, "plain", &name, stream).await.rest().await;
+            assert!(body.contains("Final"), "{name}: {body}");
+            assert_eq!(stand.runs(), 2, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn error_has_the_results_if_clients_see_the_calls() {
+    for (visibility, is_told) in [("items", true), ("reasoning", false), ("off", false)] {
+        let stand = Stand::new("", &format!("visibility = \"{visibility}\"")).await;
+        for api in Api::ALL {
+            stand.add("told", &[FAULTS[0]], true, 1);
+            let reply = stand.ask(api, "plain", "told", false).await;
+            assert_eq!(reply.status(), 503, "{api:?}");
+            let error = reply.json().await;
+            assert!(error.get("error").is_some(), "{api:?}: {error}");
+            let call = &error["toolwire"]["tool_results"][0];
+            assert_eq!(call.is_object(), is_told, "{api:?}: {error}");
+            if is_told {
+                let expected = ("search", r#"{"query":"0"}"#, r#"found {"query":"0"}"#);
+                let text = |key: &str| call[key].as_str().unwrap();
+                assert_eq!((text("name"), text("arguments"), text("content")), expected, "{api:?}");
+            }
+            // Uses the results.
+            assert!(stand.ask(api, "plain", "told", false).await.rest().await.contains("Final"), "{api:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_of_a_repeated_request_keep_the_results_too() {
+    let stand = Stand::new("", "").await;
+    for model in ["again", "other"] {
+        let name = format!("repeated at {model}");
+        stand.add(&name, &[FAULTS[0]; 5], false, 2);
+        let attempts = if model == "again" { 3 } else { 2 };
+        let reply = stand.ask(Api::Messages, model, &name, true).await;
+        // The attempts that the client would repeat have just been made.
+        assert_eq!((reply.status().as_u16(), reply.header("x-should-retry")), (503, Some("false")));
+        assert_eq!((stand.case(&name).asked.len(), stand.runs()), (1 + attempts, 1));
+        stand.cases.lock().unwrap().get_mut(&name).unwrap().faults.truncate(attempts - 1);
+        let body = stand.ask(Api::Messages, model, &name, true).await.rest().await;
+        assert!(body.contains("Final"), "{body}");
+        let case = stand.case(&name);
+        assert_eq!((results(&case.last.to_string()), stand.runs()), (2, 1), "{:?}", case.asked);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_are_kept_for_their_client_alone_and_for_one_that_left() {
+    let stand = Stand::with_keys("api_keys = [\"good\", \"evil\"]\n").await;
+    let later = Fault::Status("429 Too Many Requests", "retry-after: 100\r\n");
+    stand.add("left", &[later], true, 1);
+    let ask = async |key: &str| {
+        let mut request = Api::Chat.request(&stand.proxy, "again", "left", true);
+        request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        Client::new().send(request).await.unwrap()
+    };
+    let mut reply = ask("good").await;
+    reply.until("Let me look.").await;
+    soon("the second hop", async {
+        while stand.case("left").asked.len() < 2 {
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    drop(reply);
+    assert_eq!(stand.runs(), 1);
+    // The response ends a moment after its client has left.
+    let metrics = async || {
+        let request = Request::get(stand.proxy.url("/metrics")).header("authorization", "Bearer good");
+        Client::new().send(request.body(Full::default()).unwrap()).await.unwrap().rest().await
+    };
+    soon("the end of the response", async {
+        while !metrics().await.contains("toolwire_streams_in_flight 0") {
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    for (key, runs) in [("evil", 1), ("good", 0), ("good", 1)] {
+        let body = ask(key).await.rest().await;
+        assert!(body.contains("Final"), "{key}: {body}");
+        assert_eq!(stand.runs(), runs, "{key}");
+    }
+}
+
+/// Results of megabytes are sent again from another thread, and are not copied for each attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_results_are_sent_again() {
+    let stand = Stand::new("", "max_result = \"8MiB\"\nmax_results = \"16MiB\"").await;
+    let name = format!("large {}", "x".repeat(300 << 10));
+    stand.add(&name, &[FAULTS[0], FAULTS[2]], true, 1);
+    let reply = stand.ask(Api::Responses, "again", &name, false).await;
+    assert_eq!(reply.header("x-toolwire-attempts"), Some("3"));
+    let body = reply.rest().await;
+    assert!(body.contains("Final"), "{}", body.len());
+    assert_eq!((stand.case(&name).asked.len(), stand.runs()), (4, 1));
+    let counted =
+        |outcome: &str| format!("toolwire_attempts_total{{target=\"again\",outcome=\"{outcome}\"}} 1");
+    let metrics = Client::new().metrics_with(&stand.proxy, &counted("ok")).await;
+    assert!(metrics.contains(&counted("overloaded")), "{metrics}");
 }

@@ -53,6 +53,8 @@ pub(super) struct ExchangeState {
     pub(super) is_stalled: bool,
     /// Whether hosted tools have run.
     pub(super) has_run_tools: bool,
+    /// Whether their results are kept, since the response has failed.
+    pub(super) keeps_results: bool,
     /// Whether the upstream is asked for a later hop of the response.
     pub(super) is_later_hop: bool,
     pub(super) observers: Observers,
@@ -75,6 +77,7 @@ impl ExchangeState {
             memory: Some(memory),
             is_stalled: false,
             has_run_tools: false,
+            keeps_results: false,
             is_later_hop: false,
             observers: Observers::new(observers, attempts, allowance, access),
         };
@@ -259,8 +262,7 @@ impl ExchangeState {
                     self.asked.client.refused_since(self.observers.begun());
                 }
                 if !failure.is_some_and(|failure| self.ask_another(&failure)) {
-                    self.asked.pipeline.give_up(&mut self.out);
-                    self.asked.stage = Stage::Over;
+                    self.has_failed();
                 }
             }
             State::Done => {
@@ -345,8 +347,21 @@ impl ExchangeState {
     /// Fails the response: drops the upstream's body, and flushes the text that was held back.
     pub(super) fn fail_for_good(&mut self, failure: Failure) {
         self.asked.pipeline.fail(failure, &mut self.out);
+        self.has_failed();
+    }
+
+    /// Handles a failure after which no other model is asked. The results of hosted tools are kept before the client
+    /// learns of the failure, since it may repeat its request at once.
+    fn has_failed(&mut self) {
         self.asked.pipeline.give_up(&mut self.out);
         self.asked.stage = Stage::Over;
+        if self.asked.failure().is_some_and(may_succeed_later) {
+            self.keep_results();
+        }
+    }
+
+    fn keep_results(&mut self) {
+        self.keeps_results |= self.asked.hops.as_ref().is_some_and(|hops| hops.keep());
     }
 
     /// Must be called while the client does not read. If other requests wait for the slot at the upstream, ends the
@@ -440,6 +455,12 @@ impl ExchangeState {
     }
 }
 
+/// Whether the same request may succeed later.
+fn may_succeed_later(failure: &Failure) -> bool {
+    failure.may_succeed_elsewhere()
+        || matches!(failure.kind(), Kind::StoreAway | Kind::Draining | Kind::Internal)
+}
+
 /// Whether `data` contains only comments of an event stream and whitespace. Data that starts within a line counts as
 /// content.
 fn says_nothing(data: &[u8]) -> bool {
@@ -455,7 +476,10 @@ impl Drop for ExchangeState {
             Some(failure) => Outcome::Failed(failure.clone()),
             None if self.is_stalled => Outcome::Stalled,
             None if !self.is_open() && self.is_flushed() => Outcome::Done,
-            None => Outcome::Cancelled,
+            None => {
+                self.keep_results();
+                Outcome::Cancelled
+            }
         };
         self.observers.ended(outcome, &self.asked.pipeline);
         if self.asked.hops.is_some() {

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use toolwire_execution::HostedTurn;
 use toolwire_pipeline::conversation::{Part, Turn};
 
+#[cfg(test)]
+use toolwire_pipeline::conversation::{CallOutput, Role};
+
 use super::{AskAgain, NextHop};
 
 /// What the earlier hops of a response have added to the client's request. Another model that goes on after them needs
@@ -82,9 +85,29 @@ impl EarlierHops {
         self.turns.split_at_checked(self.conversed).unwrap_or_default()
     }
 
+    /// Hops whose only turn is the result of a tool.
+    #[cfg(test)]
+    pub(crate) fn with_result(content: String) -> Self {
+        let output = CallOutput { id: String::new(), name: String::new(), content, is_error: false };
+        let mut hops = Self { has_run: true, ..Self::none() };
+        hops.add(&[Turn::of(Role::Tool, vec![Part::Result(output)])]);
+        hops
+    }
+
+    /// Approximate size in bytes of the turns.
+    pub(crate) fn size(&self) -> usize {
+        self.turns.iter().map(|turn| size_of(turn)).sum()
+    }
+
     /// The hosted tools whose calls count towards the limits of the response.
     pub(crate) fn hosted(&self) -> Option<&HostedTurn> {
         self.hosted.as_deref()
+    }
+
+    /// The hops as another response to the same request goes on after them.
+    pub(crate) fn of_another_response(self) -> Self {
+        let (searches, continues) = ((0, self.searches.1), false);
+        Self { hop: 1, room: MAX_IMAGES, searches, hosted: None, continues, ..self }
     }
 }
 
@@ -98,6 +121,12 @@ impl AskAgain {
         let hosted = self.first.hosted.clone().or_else(|| self.so_far.hosted.clone());
         let upstream = Some(self.first.subject.upstream_name().into());
         Some(EarlierHops { searches, hosted, upstream, ..self.so_far.clone() })
+    }
+
+    /// Keeps the hops so far if hosted tools have run. Returns whether they are kept.
+    pub(super) fn kept(&self) -> bool {
+        let keeper = self.first.keeper.as_ref().filter(|_| self.so_far.has_run);
+        keeper.zip(self.hops_so_far()).is_some_and(|(keeper, hops)| keeper.keep(hops))
     }
 }
 

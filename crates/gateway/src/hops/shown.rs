@@ -1,10 +1,12 @@
-//! The events that show hosted tools to the client.
+//! How hosted tools are shown to the client.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+use serde_json::{Value, json};
 
 use toolwire_execution::{Ran, Visibility};
 use toolwire_pipeline::{
-    conversation::{Call, CallOutput},
+    conversation::{Call, CallOutput, Part, Turn, own_id},
     dialect::search_results::citations,
     event::{Event, Media, Reasoning, Runner, ServerCall},
 };
@@ -54,6 +56,32 @@ pub(super) fn outcome(
 pub(super) fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
+}
+
+/// The calls in `turns` that have a result, as the extension field `tool_results` has them. `own_name` returns a tool's
+/// own name.
+pub(super) fn told(turns: &[Arc<Turn>], own_name: impl Fn(&str) -> Arc<str>) -> Vec<Value> {
+    let parts = || turns.iter().flat_map(|turn| &turn.parts);
+    let results: HashMap<&str, &CallOutput> = parts()
+        .filter_map(|part| match part {
+            Part::Result(output) => Some((output.id.as_str(), output)),
+            _ => None,
+        })
+        .collect();
+    let told = |call: &Call| {
+        let CallOutput { content, is_error, .. } = results.get(call.id.as_str())?;
+        let (id, name) = (own_id("call", &call.id), own_name(&call.name));
+        let mut element = json!({"id": id, "name": &*name, "arguments": call.arguments, "content": content});
+        if let (Some(element), true) = (element.as_object_mut(), *is_error) {
+            element.insert("is_error".to_owned(), true.into());
+        }
+        Some(element)
+    };
+    let calls = parts().filter_map(|part| match part {
+        Part::Call(call) => told(call),
+        _ => None,
+    });
+    calls.collect()
 }
 
 /// The result of a call.

@@ -194,17 +194,19 @@ fn redactor(config: &Config, earlier: Option<&ServiceState>) -> Arc<Redactor> {
 fn stored(config: &Config, stores: Stores, metrics: &Metrics, earlier: Option<&ServiceState>) -> StoredState {
     let Limits { max_turn_state, turn_state_ttl, max_body, .. } = config.limits;
     let lasting = if config.store == StoreKind::Off { &Stores::Embedded(None) } else { &stores };
-    let (turns, responses) = match earlier.map(|earlier| &earlier.stored) {
+    let (turns, responses, hops) = match earlier.map(|earlier| &earlier.stored) {
         Some(stored) => (
             stored.turns.with_limits(max_turn_state, turn_state_ttl),
             stored.responses.with_max_body(max_body),
+            Arc::clone(&stored.hops),
         ),
         None => (
             TurnStates::new(max_turn_state, turn_state_ttl, lasting),
             Responses::new(config, &stores, metrics),
+            Arc::default(),
         ),
     };
-    StoredState { stores, responses, turns: Arc::new(turns) }
+    StoredState { stores, responses, turns: Arc::new(turns), hops }
 }
 
 /// The places where state is stored.

@@ -1,4 +1,4 @@
-//! Requests for a model's response, from the body to the request to the upstream, and for the number of its tokens.
+//! Requests for a model's response, from the body to the request to the upstream.
 //!
 //! ```text
 //! body ─▶ who, which model, limits ─▶ (images described, results awaited) ─exchange─▶ upstream asked ─▶ AnswerBody
@@ -32,9 +32,7 @@ use super::{
         tool_search,
     },
     Refused, Service, admit,
-    below_responses::INPUT_TOKENS,
     opening::ReadyExchange,
-    put_rates,
 };
 use crate::observe::{self, Access};
 use toolwire_config::Model;
@@ -42,7 +40,7 @@ use toolwire_execution::{ExchangeId, Started, vision};
 use toolwire_net::telemetry::{Parent, within};
 use toolwire_pipeline::{
     conversation::Conversation,
-    dialect::{Answering, ClientDialect, Ids, Target},
+    dialect::{Answering, ClientDialect, Ids, Stamp, Target},
     failure::Failure,
     pipeline::Pipeline,
     rules::Reasoning,
@@ -66,6 +64,24 @@ struct ModelRequest {
     now: u64,
     /// The hops after which the request goes on, if there are any.
     earlier: Option<Box<EarlierHops>>,
+}
+
+impl ModelRequest {
+    /// The request with its `conversation`. `is_as_sent` is set if that is what the body contains.
+    fn decoded(&self, conversation: Conversation, stamp: Stamp, is_as_sent: bool) -> DecodedRequest<'_> {
+        let Self { id, dialect, caller, reasoning, body, earlier, .. } = self;
+        DecodedRequest {
+            id,
+            caller,
+            dialect: *dialect,
+            received: body,
+            is_as_sent,
+            conversation,
+            reasoning: *reasoning,
+            stamp,
+            earlier: earlier.clone(),
+        }
+    }
 }
 
 /// A client's request with its complete body, and the memory reserved for it.
@@ -175,7 +191,8 @@ impl Service {
         let label = self.shared.extensions.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = Betas::of_request(headers, dialect, is_held);
-        let (trace, earlier) = (access.trace(), None);
+        let trace = access.trace();
+        let earlier = self.shared.stored.hops.take(owner, dialect, &body);
         let asked =
             ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now, earlier };
         let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));
@@ -296,9 +313,8 @@ impl Service {
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<StartedExchange, Failure> {
-        let ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now, earlier } =
-            asked;
-        let (dialect, owner, now, earlier) = (*dialect, caller.owner, *now, earlier.clone());
+        let ModelRequest { id, dialect, caller, betas, session, body, trace, now, earlier, .. } = asked;
+        let (dialect, owner, now) = (*dialect, caller.owner, *now);
         let continues = earlier.as_ref().is_some_and(|earlier| earlier.continues);
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
@@ -314,7 +330,8 @@ impl Service {
                 .map_err(|error| stored_responses::away(&error))?,
             None => false,
         };
-        let is_large = large::is_large(body.len());
+        let added = earlier.as_ref().map_or(0, |earlier| earlier.size());
+        let is_large = large::is_large(body.len().saturating_add(added));
         if let Some(states) = self.shared.stored.turns.of_model(owner, model) {
             states.fetch(&mut conversation, is_large).await?;
         }
@@ -324,32 +341,18 @@ impl Service {
         // A request that was changed is stored in its new form: later hops need the same additions, and images must not
         // be described twice.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
-        let (reasoning, stamp) = (*reasoning, self.stamp());
+        let stamp = self.stamp();
         let (mut exchange, input) = if is_large {
-            let (own, caller, id, body) = (Arc::clone(self), caller.clone(), id.clone(), body.clone());
+            let (own, asked) = (Arc::clone(self), asked.clone());
             let prepare = move || {
-                let (id, caller, sent) = (&id, &caller, is_as_sent.then_some(&body));
-                let decoded = DecodedRequest {
-                    id,
-                    caller,
-                    dialect,
-                    body: sent,
-                    conversation,
-                    reasoning,
-                    stamp,
-                    earlier,
-                };
-                let exchange = own.prepare(decoded)?;
+                let exchange = own.prepare(asked.decoded(conversation, stamp, is_as_sent))?;
                 let is_stored = exchange.answering.stored;
-                let input = is_stored.then(|| dialect.side().record_input(&body)).flatten();
+                let input = is_stored.then(|| dialect.side().record_input(&asked.body)).flatten();
                 Ok::<_, Failure>((exchange, input))
             };
             large::apart(prepare).await??
         } else {
-            let body = is_as_sent.then_some(body);
-            let decoded =
-                DecodedRequest { id, caller, dialect, body, conversation, reasoning, stamp, earlier };
-            (self.prepare(decoded)?, None)
+            (self.prepare(asked.decoded(conversation, stamp, is_as_sent))?, None)
         };
         if let Some(requested) = requested {
             // If the upstream does not name its model, the client sees the name that it requested.
@@ -394,6 +397,7 @@ impl Service {
             capabilities: &self.shared.capabilities,
             states: &self.shared.stored.turns,
             execution: self.shared.hosting.execution.as_deref().map(|started| &**started),
+            hops: &self.shared.stored.hops,
         };
         exchange::prepare(shared, request)
     }
@@ -428,70 +432,6 @@ impl Service {
     fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
         let describer = model.vision.as_ref()?;
         (vision::has_images(conversation) && !self.is_command(conversation)).then(|| describer.clone())
-    }
-
-    /// Handles a request for the number of tokens of a model request.
-    pub(super) async fn count_tokens(
-        self: &Arc<Self>,
-        dialect: ClientDialect,
-        target: Target<'_>,
-        caller: Caller,
-        headers: &HeaderMap,
-        body: RequestBody<'_>,
-        mut access: Access,
-    ) -> Response<ReplyBody> {
-        let (body, _memory) = match self.read_whole(dialect, &target, &caller, headers, body).await {
-            Ok(read) => read,
-            Err(failure) => return reply::error(failure, dialect, access),
-        };
-        if dialect.side().counts_at_upstreams() {
-            access = match self.ask_below(dialect, &caller, INPUT_TOKENS, &body, access).await {
-                Ok(response) => return response,
-                Err(access) => *access,
-            };
-        }
-        let counted = async {
-            let conversation = decode(dialect, &body).await?;
-            access.asked(&conversation.model, false);
-            caller.check_model(&conversation.model)?;
-            let allowance = admit(&caller, |_| RequestDemand::PLAIN, dialect).await?;
-            let id = access.id().into();
-            let tokens = if large::is_large(body.len()) {
-                let (own, caller) = (Arc::clone(self), caller.clone());
-                large::apart(move || own.tokens(dialect, &caller, &id, conversation)).await??
-            } else {
-                self.tokens(dialect, &caller, &id, conversation)?
-            };
-            Ok::<_, Refused>((tokens, allowance))
-        };
-        match counted.await {
-            Ok((tokens, allowance)) => {
-                let mut response = reply::json(&dialect.side().token_count(tokens), access);
-                put_rates(allowance.as_deref(), response.headers_mut());
-                response
-            }
-            Err(refused) => refused.response(dialect, access),
-        }
-    }
-
-    /// Estimates the number of tokens in a model request.
-    fn tokens(
-        &self,
-        dialect: ClientDialect,
-        caller: &Caller,
-        id: &ExchangeId,
-        mut conversation: Conversation,
-    ) -> Result<usize, Failure> {
-        let model = exchange::model(&self.shared.config, dialect, &conversation)?;
-        if let Some(execution) = self.shared.hosting.execution.as_deref() {
-            exchange::host(execution, model, &mut conversation, caller, id);
-        }
-        let options = self.shared.capabilities.servers.options(&model.upstream);
-        tool_search::offer(model, options, dialect, &mut conversation);
-        exchange::settle_choice(model, &mut conversation)?;
-        let known = self.shared.capabilities.about(model, &conversation, caller.owner);
-        let sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, unix_time())?;
-        Ok(count::tokens(&sent))
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
         stamp::{seed, unix_time},
         stored_responses::ResponseKeeper,
         tap::{Opening, Watch},
+        turn_states::Keeper,
         upstream::{self, Client},
         upstream_capabilities::Observer,
     },
@@ -111,12 +112,8 @@ impl Service {
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key);
         pipeline.leaves_out(&exchange.left_out);
-        if hosted.is_some() || searches {
-            pipeline.host(hosted.as_ref().map_or_else(search_rules, |hosted| hosted.rules()));
-            model.kept_state().into_iter().for_each(|kept| pipeline.keep_state(kept));
-        } else if let Some(keeper) = &keeper {
-            pipeline.keep_state(keeper.kept());
-        }
+        let rules = hosted.as_ref().map(|hosted| hosted.rules()).or_else(|| searches.then(search_rules));
+        keep_turns(&mut pipeline, model, rules, keeper.as_ref());
         follow_hops(&mut pipeline, exchange.hops.as_deref());
         if let Some(report) = &report {
             pipeline.observe_text(report.kept_text());
@@ -191,6 +188,16 @@ impl Service {
         };
         let capture = captures.and_then(|observer| observer.watch(&opening, &self.shared.monitors.redactor));
         tap.and_then(|tap| tap.begin(&opening)).into_iter().chain(capture).collect()
+    }
+}
+
+/// Sets what the pipeline keeps of the response for later requests. `rules` are those for hosted calls.
+fn keep_turns(pipeline: &mut Pipeline, model: &Model, rules: Option<HostedRules>, keeper: Option<&Keeper>) {
+    if let Some(rules) = rules {
+        pipeline.host(rules);
+        model.kept_state().into_iter().for_each(|kept| pipeline.keep_state(kept));
+    } else if let Some(keeper) = keeper {
+        pipeline.keep_state(keeper.kept());
     }
 }
 

@@ -109,6 +109,7 @@ impl Service {
             capabilities: &self.shared.capabilities,
             states: &self.shared.stored.turns,
             execution: None,
+            hops: &self.shared.stored.hops,
         };
         let model = exchange::model(&made.config, dialect, &conversation)?;
         let mut exchange = exchange::prepare(
@@ -117,7 +118,8 @@ impl Service {
                 id: &id,
                 caller: &caller,
                 dialect,
-                body: Some(&body),
+                received: &body,
+                is_as_sent: true,
                 conversation,
                 reasoning: None,
                 stamp: self.stamp(),
