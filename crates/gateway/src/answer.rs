@@ -243,7 +243,7 @@ impl AnswerBody {
         match deadline {
             Deadline::KeepAlive => {
                 this.flow.keep_alive();
-                this.deadlines.on_client_write();
+                this.deadlines.as_mut().on_client_write();
             }
             Deadline::Idle => this.flow.fail_silent("next piece", idle),
             Deadline::Filler => {
@@ -251,7 +251,7 @@ impl AnswerBody {
                 this.flow.fail_silent("next piece other than comments and white space", limit);
             }
             Deadline::FirstContent => {
-                this.deadlines.expect_content(None);
+                this.deadlines.as_mut().expect_content(None);
                 this.flow.first_content_expired();
             }
             Deadline::Total => {
@@ -259,11 +259,15 @@ impl AnswerBody {
                 this.flow.fail_for_good(failure);
             }
             Deadline::Linger => this.flow.asked.stage = Stage::Over,
-            Deadline::Unended if this.flow.end_hop() => this.deadlines.on_upstream_request(),
+            Deadline::Unended if this.flow.end_hop() => this.deadlines.as_mut().on_upstream_request(),
             Deadline::Unended => this.flow.fail(Failure::new(
                 Kind::Truncated,
                 "the upstream sent its end mark without a finish reason and did not end its response",
             )),
+        }
+        if let Stage::Preparing(_) = this.flow.asked.stage {
+            // Another model will be asked. The silence of the one before does not count for it.
+            this.deadlines.on_upstream_request();
         }
         Poll::Ready(Some(deadline))
     }

@@ -35,6 +35,8 @@ enum Fault {
     Broken(&'static str),
     /// Sends these events as a complete response.
     Complete(&'static str),
+    /// Sends the head, and nothing after it.
+    Silent,
 }
 
 const ROLE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
@@ -99,6 +101,10 @@ async fn play(mut exchange: Exchange, (speech, cases): (Speech, Cases)) -> Excha
             exchange.piece(events).await;
         }
         Some(Fault::Complete(events)) => return exchange.stream(events).await,
+        Some(Fault::Silent) => {
+            exchange.begin().await;
+            exchange.gone().await;
+        }
         None => {
             let number = results(&body);
             let said = json!(["m", "Let me look."]);
@@ -128,23 +134,23 @@ struct Stand {
 
 impl Stand {
     async fn new(failover: &str, settings: &str) -> Self {
-        Self::of("", failover, settings).await
+        Self::with("", "", &format!("backoff = \"1ms\"\n{failover}"), settings).await
     }
 
     async fn with_keys(keys: &str) -> Self {
-        Self::of(keys, "", "").await
+        Self::with(keys, "", "backoff = \"1ms\"\n", "").await
     }
 
-    async fn of(keys: &str, failover: &str, settings: &str) -> Self {
+    async fn with(keys: &str, upstream: &str, failover: &str, settings: &str) -> Self {
         let (folder, cases) = (tempfile::tempdir().unwrap(), Cases::default());
         let one = Upstream::start_sharing((Speech::Chat, Arc::clone(&cases)), play).await;
         let two = Upstream::start_sharing((Speech::Messages, Arc::clone(&cases)), play).await;
-        let mut config = format!("{keys}[failover]\nbackoff = \"1ms\"\neject_after = 1000\n{failover}\n");
+        let mut config = format!("{keys}[failover]\neject_after = 1000\n{failover}\n");
         for (name, dialect, address) in [("one", "chat", one.address), ("two", "messages", two.address)] {
             let _ = write!(
                 config,
                 "[[upstreams]]\nname = \"{name}\"\ndialect = \"{dialect}\"\nbase_url = \"http://{address}\"\n\
-                 retry_unanswered = false\n"
+                 retry_unanswered = false\n{upstream}"
             );
         }
         config += "[[models]]\nname = \"plain\"\nupstream = \"one\"\n\
@@ -297,6 +303,16 @@ async fn content_of_the_later_hop_ends_the_attempts() {
     assert!(body.contains("Let me look.") && body.contains("It is"), "{body}");
     assert!(stream_error(&body).is_object() && !body.contains("Final"), "{body}");
     assert_eq!((stand.case("late").asked.len(), stand.runs()), (2, 1));
+}
+
+/// The silence of an upstream does not count for the request that follows after a pause.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_upstream_is_asked_again_after_the_pause() {
+    let stand = Stand::with("", "idle_timeout = \"2s\"\n", "backoff = \"300ms\"\n", "").await;
+    stand.add("silent", &[Fault::Silent], true, 1);
+    let body = stand.ask(Api::Chat, "again", "silent", true).await.rest().await;
+    assert!(body.contains("Let me look.") && body.contains("Final"), "{body}");
+    assert_eq!((stand.case("silent").asked.len(), stand.runs()), (3, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@
 
 use bytes::BytesMut;
 
-use super::{Pipeline, State, stages::Stages};
+use super::{Pipeline, State, prefill::PrefillStage, stages::Stages, withheld_events::NextHop};
 use crate::detect::Detector;
 
 impl Pipeline {
@@ -35,7 +35,10 @@ impl Pipeline {
             self.state = State::Open;
         }
         self.failure = None;
-        self.stages.backlog.clear();
+        let Stages { backlog, detector, prefill, withheld, .. } = &mut self.stages;
+        backlog.clear();
+        (*detector, *prefill) = (None, PrefillStage::default());
+        withheld.next_hop(NextHop { may_be_replaced: false, follows_text: false });
     }
 
     /// Continues the response of `earlier`, whose last hop has failed without content and begins again in this
