@@ -19,10 +19,10 @@ use super::{
     address,
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
-    progress,
     provider::{GivenUp, Invocation},
     question::Shown,
     registry::Hosted,
+    reports::{Late, Report, Reports, within as within_limits},
     rules::Asked,
     shrink::shrink,
     tool::{ErrorCode, Output, ToolError},
@@ -174,6 +174,7 @@ impl HostedCall {
             subject: self.subject.clone(),
             deadline: self.turn.deadline,
             given_up: GivenUp::default(),
+            reports: Reports::default(),
         };
         let mut attempt = 1;
         loop {
@@ -201,13 +202,30 @@ impl HostedCall {
             None => None,
         };
         let _in_process = places.all().acquire().await.map_err(closed)?;
-        let limit = self.hosted.spec.timeout;
-        let own = Instant::now() + limit;
-        let late = |_| match self.turn.deadline <= own {
-            true => out_of_time(),
-            false => timed_out(&format!("The tool did not answer within {}.", seconds(limit))),
-        };
-        timeout_at(own.min(self.turn.deadline), self.hosted.provider.run(invocation)).await.map_err(late)?
+        let limits = (self.hosted.spec.timeout, self.turn.deadline);
+        let running = self.hosted.provider.run(invocation);
+        let ended = within_limits(running, &invocation.reports, limits, |report| self.reported(report)).await;
+        ended.unwrap_or_else(|late| match late {
+            Late::Deadline => Err(out_of_time()),
+            Late::Limit(limit) => {
+                Err(timed_out(&format!("The tool did not answer within {}.", seconds(limit))))
+            }
+        })
+    }
+
+    /// Shows how far the call is.
+    fn reported(&self, report: &Report) {
+        let secrets = self.turn.execution.secrets();
+        let line = report.line(&self.hosted.spec.label, |text| secrets.text(text).into_owned());
+        let audit = self.turn.execution.audit();
+        if audit.is_watched() {
+            let call = CallRecord::new(&self.id, &self.hosted.name, &self.written, None);
+            let provider = Arc::clone(&self.hosted.provider_name);
+            let &Report { done, total, .. } = report;
+            let event = AuditEvent::ToolProgress { call, provider, line: audit.content(&line), done, total };
+            audit.publish(Some(&self.subject), event);
+        }
+        self.turn.report(line);
     }
 
     /// The delay before the next attempt after `error`. `None` if the call is not retried.
@@ -257,11 +275,11 @@ impl HostedCall {
 
     /// Returns the line that tells users what the tool is doing.
     fn progress(&self) -> Option<String> {
-        let (audit, template) = (self.turn.execution.audit(), &self.hosted.spec.progress);
-        if template.is_empty() || !audit.is_captured() {
+        let audit = self.turn.execution.audit();
+        if !audit.is_captured() {
             return None;
         }
-        audit.content(&progress::line(template, &self.arguments, |text| audit.redacted(text)))
+        audit.content(&self.hosted.progress(&self.arguments, |text| audit.redacted(text))?)
     }
 
     fn record(&self) -> CallRecord {

@@ -15,7 +15,8 @@ use tokio::time::sleep;
 
 use super::{
     Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Running,
-    Subscription, Surroundings, ToolError, ToolSpec, running::RunningProvider, runtime::Runtime,
+    Subscription, Surroundings, ToolError, ToolSpec, reports::Report, running::RunningProvider,
+    runtime::Runtime,
 };
 use toolwire_net::{redact::Redactor, store::Owner};
 use toolwire_pipeline::{conversation::Call, wire::json::Raw};
@@ -26,6 +27,8 @@ pub(super) enum Act {
     /// Answers with this text after a delay.
     Answer(Duration, String),
     Detail(Value),
+    /// Reports progress this often, each time after 20 seconds.
+    Progress(u8),
     /// The tool runs and reports a failure.
     Report(String),
     Fail(ToolError),
@@ -53,6 +56,8 @@ pub(super) struct Scripted {
     pub(super) most_running: AtomicUsize,
     /// The value that [`Provider::yields`] returns.
     pub(super) yields: AtomicBool,
+    /// The value that [`Provider::instructions`] returns.
+    pub(super) instructions: Mutex<Option<Arc<str>>>,
 }
 
 impl Scripted {
@@ -87,6 +92,10 @@ impl Provider for Scripted {
         self.specs.lock().clone()
     }
 
+    fn instructions(&self) -> Option<Arc<str>> {
+        self.instructions.lock().clone()
+    }
+
     fn yields(&self) -> bool {
         self.yields.load(Ordering::SeqCst)
     }
@@ -103,6 +112,14 @@ impl Provider for Scripted {
                     Ok(Output { summary: "1 result".to_owned(), ..Output::text(text) })
                 }
                 Some(Act::Detail(details)) => Ok(Output { details, ..Output::text("ok") }),
+                Some(Act::Progress(count)) => {
+                    for number in 0..count {
+                        sleep(Duration::from_secs(20)).await;
+                        let (done, total) = (number.into(), Some(count.into()));
+                        call.reports.report(Report { done, total, message: "a secret-word".to_owned() });
+                    }
+                    Ok(Output::text("done"))
+                }
                 Some(Act::Report(text)) => Ok(Output::failed(text)),
                 Some(Act::Fail(error)) => Err(error),
                 Some(Act::Hang) => std::future::pending().await,

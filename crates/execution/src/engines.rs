@@ -278,6 +278,7 @@ mod tests {
             payer: None,
             subject: Default::default(),
             given_up: Default::default(),
+            reports: Default::default(),
         }
     }
 

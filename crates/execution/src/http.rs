@@ -73,6 +73,8 @@ pub enum HttpError {
     /// There are too many redirects, or one without a valid target.
     #[error("the redirects do not end")]
     Redirect,
+    #[error("HTTP status {0}")]
+    Status(StatusCode),
 }
 
 impl From<HttpError> for ToolError {
@@ -96,6 +98,7 @@ impl From<HttpError> for ToolError {
                 is_retryable: false,
                 ..Self::new(ErrorCode::ProviderError, "The server redirects without end.")
             },
+            HttpError::Status(_) => Self::new(ErrorCode::ProviderError, "The server refused the request."),
         }
     }
 }

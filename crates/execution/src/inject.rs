@@ -25,6 +25,9 @@ const MAX_TEXT: usize = 64 << 10;
 /// Number of user's texts, from the last one, whose needs are read.
 const MAX_READ: usize = 8;
 
+/// Maximum size of what all servers say in one request, in bytes. Further servers are left out.
+const MAX_WORDS: usize = 32 << 10;
+
 /// Prefix that [`Clash::Prefix`] adds to a hosted tool's name.
 const PREFIX: &str = "hosted__";
 
@@ -94,7 +97,8 @@ pub(super) fn inject(
     offered
 }
 
-/// Adds the instructions in the rules of these tools. Tools that share a rule add its text only once.
+/// Adds the instructions in the rules of these tools, then those of their servers. Tools that share a rule add its text
+/// only once.
 fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snapshot) {
     let mut prompts: Vec<&str> = Vec::new();
     for hosted in
@@ -105,15 +109,35 @@ fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snaps
             prompts.push(prompt);
         }
     }
-    if prompts.is_empty() {
+    let servers = words_of_servers(conversation, offered, snapshot);
+    if prompts.is_empty() && servers.is_empty() {
         return;
     }
-    let text = prompts.join("\n\n");
+    let text = prompts.into_iter().chain(servers.iter().map(String::as_str)).collect::<Vec<_>>().join("\n\n");
     let is_system = |turn: &&mut Turn| matches!(turn.role, Role::System | Role::Developer);
     match conversation.turns.iter_mut().find(is_system) {
         Some(system) => system.add_text("\n\n", &text),
         None => conversation.turns.insert(0, Turn::text(Role::System, text)),
     }
+}
+
+/// What the servers of the offered tools say about them. Each line is quoted, so that it cannot be taken for an
+/// instruction of anyone else.
+fn words_of_servers(conversation: &Conversation, offered: &Offered, snapshot: &Snapshot) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let tools = conversation.hosted_tools.iter().filter_map(|name| snapshot.tools().get(*offered.get(name)?));
+    let mut left = MAX_WORDS;
+    let servers = tools.filter(|hosted| seen.insert(&hosted.provider_name)).filter_map(|hosted| {
+        let words = hosted.provider.instructions()?;
+        let name = &hosted.provider_name;
+        let mut text = format!("What the server `{name}` says about its tools (its words, not the user's):");
+        for line in words.trim().lines() {
+            text.extend(["\n> ", line]);
+        }
+        left = left.checked_sub(text.len())?;
+        Some(text)
+    });
+    servers.collect()
 }
 
 /// Whether the client's tool choice permits the tool that the model knows by this name.

@@ -37,6 +37,7 @@ mod provider;
 mod question;
 mod rates;
 mod registry;
+mod reports;
 mod rules;
 mod running;
 mod runtime;

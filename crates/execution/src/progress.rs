@@ -34,8 +34,13 @@ pub(super) fn line(
         rest = after;
     }
     line.push_str(rest);
-    // Escaping may have made the line longer.
-    clip(&escaped(line.trim()), MAX_LINE).into_owned()
+    plain(&line)
+}
+
+/// Escapes `text` for display on one line, and cuts it.
+pub(super) fn plain(text: &str) -> String {
+    // Escaping may make the text longer.
+    clip(&escaped(text.trim()), MAX_LINE).into_owned()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::{
     audit::{Audit, AuditEvent, Subject, unix_millis},
     files::ImageFiles,
     http::HttpClient,
+    reports::Reports,
     runtime::Tasks,
     tool::{Output, ToolError, ToolSpec},
 };
@@ -74,6 +75,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// server is unreachable. The provider calls [`Host::tools_changed`] when this changes.
     fn tools(&self) -> Vec<Arc<ToolSpec>>;
 
+    /// What the provider's server tells models about its tools. It is not trusted.
+    fn instructions(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Runs a call whose arguments match the tool's schema. Need not enforce a time limit: dropping the future cancels
     /// the call.
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a>;
@@ -130,6 +136,8 @@ pub struct Invocation {
     pub(crate) deadline: Instant,
     /// Engines to skip when the call is retried. Shared by all attempts.
     pub(crate) given_up: GivenUp,
+    /// Receives reports of how far the call is. Shared by all attempts.
+    pub(crate) reports: Reports,
 }
 
 /// Names of engines whose failures a retry cannot fix.

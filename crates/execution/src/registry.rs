@@ -7,11 +7,12 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     audit::{Audit, AuditEvent},
     intent::Needs,
+    progress,
     provider::{Provider, ProviderState},
     rules::glob,
     schema::{self, SchemaFault},
@@ -51,6 +52,19 @@ pub struct Hosted {
 }
 
 impl Hosted {
+    /// The line for display while a call runs, with its arguments redacted by `covered`. `None` if the rules want none.
+    pub(crate) fn progress(
+        &self,
+        arguments: &Map<String, Value>,
+        covered: impl Fn(&str) -> String,
+    ) -> Option<String> {
+        match (self.rules.progress.as_deref(), self.spec.progress.as_str()) {
+            (Some(""), _) => None,
+            (_, "") => Some(progress::plain(&format!("Running: {}", self.spec.label))),
+            (_, template) => Some(progress::line(template, arguments, covered)),
+        }
+    }
+
     /// The argument with the call's URL, if there is one.
     pub(crate) fn url_argument(&self) -> Option<&str> {
         self.rules.url_argument.as_deref().or(self.spec.url_argument)

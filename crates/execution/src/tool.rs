@@ -17,7 +17,8 @@ pub struct ToolSpec {
     pub label: String,
     /// For the model: what the tool does, and when to call it.
     pub description: String,
-    /// The progress line for display, such as `Searching for: {query}`, with arguments in braces. May be empty.
+    /// The progress line for display, such as `Searching for: {query}`, with arguments in braces. If empty,
+    /// the line contains the label.
     pub(crate) progress: String,
     /// JSON Schema of the arguments.
     pub parameters: Raw,

@@ -1,6 +1,10 @@
 //! [`HostedTurn`]: the hosted tools of one client request.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -18,8 +22,8 @@ use super::{
     call::HostedCall,
     deferred_turns::Record,
     inject::Offered,
-    progress,
     registry::{Hosted, Snapshot},
+    reports::Lines,
     settings::{ExecutionSettings, Visibility},
     shrink::shrink,
     stage::Execution,
@@ -52,6 +56,8 @@ pub struct HostedTurn {
     /// Permits for running calls.
     pub(super) running: Semaphore,
     state: Mutex<Progress>,
+    /// Reports of running calls, for the client's stream.
+    lines: Lines,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -96,7 +102,16 @@ impl HostedTurn {
         let settings = execution.settings();
         let deadline = Instant::now() + settings.deadline;
         let running = Semaphore::new(settings.max_parallel.min(Semaphore::MAX_PERMITS));
-        Self { execution, snapshot, offered, asker, deadline, running, state: Mutex::default() }
+        Self {
+            execution,
+            snapshot,
+            offered,
+            asker,
+            deadline,
+            running,
+            state: Mutex::default(),
+            lines: Lines::default(),
+        }
     }
 
     /// The same tools for another request of a response, in which those of `earlier` have run: they share its limits.
@@ -238,13 +253,21 @@ impl HostedTurn {
 
     /// A line for display that says what the tool is doing. `None` if the tool has no such line.
     pub fn progress(&self, call: &Call) -> Option<String> {
-        let template = self.tool(&call.name).map(|hosted| &hosted.spec.progress)?;
-        if template.is_empty() {
-            return None;
-        }
+        let hosted = self.tool(&call.name)?;
         let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
         let secrets = self.execution.secrets();
-        Some(progress::line(template, &arguments, |text| secrets.text(text).into_owned()))
+        hosted.progress(&arguments, |text| secrets.text(text).into_owned())
+    }
+
+    /// Takes the lines that say how far the running calls are, as soon as there are some.
+    pub fn poll_reports(&self, cx: &Context<'_>) -> Poll<Vec<String>> {
+        self.lines.poll_take(cx)
+    }
+
+    pub(super) fn report(&self, line: String) {
+        if self.visibility() == Visibility::Reasoning {
+            self.lines.push(line);
+        }
     }
 
     /// The images that these calls created, up to `room` bytes in total. Each has the id of its call.

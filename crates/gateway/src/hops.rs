@@ -7,13 +7,21 @@
 //! The future may take as long as it needs. Meanwhile, the client receives keep-alives, `total_timeout` applies, and
 //! the slot at the upstream is free for other requests. If the client disconnects, the future is dropped.
 
+mod continuation;
 mod earlier_hops;
 mod first_request;
 mod searches;
 mod shown;
 mod turns;
 
-use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    future::ready,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use http::StatusCode;
 use serde_json::Value;
@@ -29,6 +37,7 @@ use toolwire_pipeline::{
 };
 
 pub(super) use self::{
+    continuation::{Continuation, NextHop, Results},
     earlier_hops::EarlierHops,
     first_request::{Asked, FirstRequest},
 };
@@ -39,7 +48,6 @@ use self::{
 };
 use super::{
     exchange::{self, Encoded},
-    tool_search::Found,
     upstream_capabilities::{Kind, of_tools},
 };
 
@@ -51,6 +59,11 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     /// Returns events for the client to receive while the decision is pending.
     fn announced(&self) -> Vec<Event<'static>> {
         Vec::new()
+    }
+
+    /// Returns further events for the client while the decision is pending, as soon as there are some.
+    fn poll_announced(&self, _cx: &Context<'_>) -> Poll<Vec<Event<'static>>> {
+        Poll::Pending
     }
 
     /// Called when the response is complete but contains hosted calls that are to run for the client's next request.
@@ -117,36 +130,6 @@ pub(super) trait DecideHop: fmt::Debug + Send {
 /// # Errors
 /// If the response fails.
 pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Failure>> + Send>>;
-
-#[derive(Debug)]
-pub(super) enum Continuation {
-    /// Sends another request to the upstream, which [`DecideHop::make`] builds.
-    Ask(NextHop),
-    /// Hosted tools have run. [`DecideHop::ran`] gets their results, and decides how to continue.
-    Ran(Results),
-    /// Ends the response with the output so far, and with a warning that gives the reason.
-    End(Option<Warning<'static>>),
-    /// Ends the response with the output so far and these events.
-    EndWith(Vec<Event<'static>>),
-}
-
-/// What the hosted calls of a hop have returned.
-#[derive(Debug)]
-pub(super) struct Results {
-    pub(super) ran: Vec<Ran>,
-    /// The images for the client.
-    pub(super) images: Vec<Media<'static>>,
-    /// What searches for tools have found.
-    pub(super) found: Vec<Found>,
-}
-
-#[derive(Debug)]
-pub(super) struct NextHop {
-    /// Turns to append to the previous request.
-    pub(super) turns: Vec<Turn>,
-    /// Events that the client receives before the hop's response.
-    pub(super) shown: Vec<Event<'static>>,
-}
 
 /// Asks the model again: immediately because of the text that it wrote, or with the results of hosted tools once they
 /// have run.
@@ -397,6 +380,12 @@ impl DecideHop for AskAgain {
                 running.map(|call| Event::ServerCall(announced(call))).collect()
             }
         }
+    }
+
+    fn poll_announced(&self, cx: &Context<'_>) -> Poll<Vec<Event<'static>>> {
+        let Some(hosted) = &self.first.hosted else { return Poll::Pending };
+        let lines = hosted.poll_reports(cx);
+        lines.map(|lines| lined(lines.iter().map(String::as_str)).into_iter().collect())
     }
 
     fn deferred(&mut self, mut turn: DeferredTurn) {

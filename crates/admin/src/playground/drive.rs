@@ -149,7 +149,11 @@ impl Driven {
             return;
         };
         self.telling.hops = self.telling.hops.max(subject.hop);
-        if matches!(record.event, AuditEvent::ToolUse { .. } | AuditEvent::ToolResult { .. }) {
+        let is_call = matches!(
+            record.event,
+            AuditEvent::ToolUse { .. } | AuditEvent::ToolProgress { .. } | AuditEvent::ToolResult { .. }
+        );
+        if is_call {
             chat.event(record.event.name(), &Value::Object(record.data()));
         }
     }

@@ -113,6 +113,16 @@ pub enum AuditEvent {
         /// A line that tells users what the tool is doing.
         progress: Option<String>,
     },
+    /// A hosted call's provider has reported how far it is.
+    ToolProgress {
+        call: CallRecord,
+        provider: Arc<str>,
+        /// The line for display.
+        line: Option<String>,
+        done: f64,
+        /// The value of `done` at the end, if it is known.
+        total: Option<f64>,
+    },
     /// A hosted call has ended.
     ToolResult {
         call: CallRecord,
@@ -203,9 +213,9 @@ impl AuditEvent {
         self.into()
     }
 
-    /// Whether the event belongs in the audit file. Message updates are only for live subscribers.
+    /// Whether the event belongs in the audit file. Updates are only for live subscribers.
     pub(super) fn is_filed(&self) -> bool {
-        !matches!(self, Self::MessageUpdate { .. })
+        !matches!(self, Self::MessageUpdate { .. } | Self::ToolProgress { .. })
     }
 
     /// The fields that are specific to this event.
@@ -226,6 +236,11 @@ impl AuditEvent {
                 json!({"toolCall": call.json(), "provider": **provider}),
                 "progress",
                 progress.as_deref(),
+            ),
+            Self::ToolProgress { call, provider, line, done, total } => with_content(
+                json!({"toolCall": call.json(), "provider": **provider, "done": done, "total": total}),
+                "progress",
+                line.as_deref(),
             ),
             Self::ToolResult { call, provider, result, details, code, millis, is_cached } => {
                 let mut fields =

@@ -9,10 +9,13 @@
 //! The server is started in the background. Its tools are offered when it is ready, and it is restarted when it ends.
 //! It is not trusted: the size and number of its messages and tools are limited.
 
+mod fault;
 mod guard;
 mod http;
+mod http_sse;
 mod message;
 mod output;
+mod reported_calls;
 mod stdio;
 mod supervise;
 mod tools;
@@ -28,14 +31,19 @@ use std::{
 
 use ::http::Uri;
 use parking_lot::Mutex;
+use futures_util::FutureExt;
 use rmcp::{
     RoleClient, ServiceError,
-    model::{CallToolRequestParams, CallToolResponse, ErrorData},
-    service::Peer,
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+        CancelledNotificationParam, ClientRequest, ErrorData, RequestId, ServerResult,
+    },
+    service::{Peer, PeerRequestOptions},
 };
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Notify, time::Instant};
 
+use self::reported_calls::ReportedCalls;
 use crate::{
     ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec,
     process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
@@ -63,7 +71,7 @@ enum Protocol {
 pub struct Options {
     #[setting(visit = Self::visit_program)]
     program: Program,
-    /// instead of `command`: the server's URL (streamable HTTP)
+    /// instead of `command`: the server's URL (streamable HTTP, or HTTP with SSE)
     url: Option<Uri>,
     /// bearer token for `url`: `"env:NAME"` or `"file:PATH"`
     api_key: Option<SecretString>,
@@ -73,7 +81,7 @@ pub struct Options {
     /// ready 10 s later
     #[setting(default = Protocol::Auto, word)]
     protocol: Protocol,
-    /// how long a call may take
+    /// how long a call may take; progress renews it, up to ten times as long
     #[setting(default = Duration::from_secs(60))]
     timeout: Duration,
     /// until the server's tools are known; then it is started again
@@ -82,6 +90,9 @@ pub struct Options {
     /// one message of the server; with a larger result, the call fails
     #[setting(default = 4 << 20, size)]
     max_output: usize,
+    /// give the model what the server says about its tools, at most 4 KiB
+    #[setting(default = true)]
+    instructions: bool,
     /// trust marks of read-only and idempotent tools, whose calls may be repeated and results kept
     trust_annotations: bool,
 }
@@ -128,6 +139,8 @@ struct Server {
     stderr: Arc<StderrLog>,
     host: OnceLock<Host>,
     state: Mutex<State>,
+    /// The calls that wait for reports of their progress.
+    reported: ReportedCalls,
     /// Notified when the server reports that its tools have changed.
     changed: Arc<Notify>,
     /// Notified when a call got no answer, so that the server is checked.
@@ -142,6 +155,8 @@ struct State {
     status: Status,
     tools: Vec<Arc<ToolSpec>>,
     peer: Option<Peer<RoleClient>>,
+    /// What the server says about its tools.
+    instructions: Option<Arc<str>>,
     /// When the list of tools must be requested again.
     expiry: Option<Instant>,
 }
@@ -158,6 +173,7 @@ impl Server {
             stderr,
             host: OnceLock::new(),
             state: Mutex::new(State { status, ..State::default() }),
+            reported: ReportedCalls::default(),
             changed: Arc::default(),
             suspected: Notify::new(),
             restarted: Notify::new(),
@@ -185,38 +201,66 @@ impl Server {
         let peer = peer.ok_or_else(|| failed("The server of the tool is not ready."))?;
         let own_name = tools::own_name(&self.name, &call.tool);
         let params = CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
-        let mut running = RunningCall::new(self);
-        let answer = peer.call_tool_once(params).await;
-        running.is_answered = true;
-        match answer {
-            Ok(CallToolResponse::Complete(result)) => {
-                Ok(output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await)
-            }
-            Ok(CallToolResponse::InputRequired(_)) => Err(ToolError {
+        let mut request = CallToolRequest::new(params);
+        request.extensions.insert(call.reports.clone());
+        let result = match self.answer(&peer, request.into()).await {
+            Ok(result) => result,
+            Err(unanswered) => return unanswered.into_output(),
+        };
+        match result {
+            ServerResult::CallToolResult(result) => Ok(self.output(result).await),
+            result if is_without_content(&result) => Ok(self.output(CallToolResult::default()).await),
+            ServerResult::InputRequiredResult(_) => Err(ToolError {
                 is_retryable: false,
                 ..failed("The tool asks for input, which cannot be given.")
             }),
-            Ok(_) => {
+            ServerResult::CreateTaskResult(_) => {
                 Err(ToolError { is_retryable: false, ..failed("The tool does not answer in the call.") })
             }
-            Err(ServiceError::McpError(error)) => self.refused(error),
-            Err(ServiceError::UnexpectedResponse) => Err(not_a_result()),
-            Err(error) => {
-                tracing::warn!(provider = %self.name, error = self.plain(&error.to_string()), "a call failed");
-                self.suspected.notify_one();
-                Err(Self::lost(&error))
-            }
+            _ => Err(not_a_result()),
         }
     }
 
-    /// Turns an error from the server into the result of a call.
-    fn refused(&self, error: ErrorData) -> Result<Output, ToolError> {
+    async fn output(&self, result: CallToolResult) -> Output {
+        output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await
+    }
+
+    /// Sends a request that belongs to a call. Dropping the future cancels it at the server.
+    async fn answer(
+        &self,
+        peer: &Peer<RoleClient>,
+        request: ClientRequest,
+    ) -> Result<ServerResult, Unanswered> {
+        let mut running = RunningCall::new(self);
+        let answered = match peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
+            Ok(handle) => {
+                let mut given_up = CancelOnDrop { peer, id: Some(handle.id.clone()) };
+                let answered = handle.await_response().await;
+                given_up.id = None;
+                answered
+            }
+            Err(error) => Err(error),
+        };
+        running.is_answered = true;
+        answered.map_err(|error| match error {
+            ServiceError::McpError(error) => self.refused(error),
+            ServiceError::UnexpectedResponse => not_a_result().into(),
+            error => {
+                tracing::warn!(provider = %self.name, error = self.plain(&error.to_string()), "a call failed");
+                self.suspected.notify_one();
+                Self::lost(&error).into()
+            }
+        })
+    }
+
+    /// Turns an error from the server into that of a call.
+    fn refused(&self, error: ErrorData) -> Unanswered {
         match error.code {
             message::TOO_LARGE => {
-                Err(ToolError::new(ErrorCode::TooLarge, "The server of the tool sent more than it may."))
+                ToolError::new(ErrorCode::TooLarge, "The server of the tool sent more than it may.").into()
             }
-            message::UNREADABLE => Err(not_a_result()),
-            _ => Ok(Output::failed(self.plain(&error.message))),
+            message::UNREADABLE => not_a_result().into(),
+            _ => Unanswered::Said(self.plain(&error.message)),
         }
     }
 
@@ -226,6 +270,58 @@ impl Server {
                 ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key.")
             }
             _ => failed("The server of the tool did not answer."),
+        }
+    }
+}
+
+/// Why a request has no result.
+#[derive(Debug)]
+enum Unanswered {
+    /// What the server says about the failure.
+    Said(String),
+    Failed(ToolError),
+}
+
+impl From<ToolError> for Unanswered {
+    fn from(error: ToolError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Unanswered {
+    /// A failure that the server reports is the output of the call.
+    fn into_output(self) -> Result<Output, ToolError> {
+        match self {
+            Self::Said(message) => Ok(Output::failed(message)),
+            Self::Failed(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a call's result has no content, which its type then does not show.
+fn is_without_content(result: &ServerResult) -> bool {
+    match result {
+        ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => true,
+        ServerResult::CustomResult(result) => {
+            result.0.as_object().is_some_and(|result| result.keys().all(|key| key == "_meta"))
+        }
+        _ => false,
+    }
+}
+
+/// Tells the server on drop that the result of a request is not needed any more.
+struct CancelOnDrop<'p> {
+    peer: &'p Peer<RoleClient>,
+    /// `None` if the request was answered.
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            let params = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".to_owned()));
+            // Polled once, which puts it into the queue of the connection if that is not full.
+            let _ = self.peer.send_notification(CancelledNotification::new(params).into()).now_or_never();
         }
     }
 }
@@ -242,6 +338,10 @@ fn failed(message: &str) -> ToolError {
 impl Provider for Server {
     fn tools(&self) -> Vec<Arc<ToolSpec>> {
         self.state(|state| state.tools.clone())
+    }
+
+    fn instructions(&self) -> Option<Arc<str>> {
+        self.state(|state| state.instructions.clone())
     }
 
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {

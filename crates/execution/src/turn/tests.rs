@@ -390,6 +390,53 @@ fn events_say_what_a_tool_does_while_contents_are_captured() {
 }
 
 #[test]
+fn tool_without_a_line_of_its_own_shows_its_label() {
+    run(async {
+        let spec = ToolSpec { label: "Look {q}\u{1b} up".to_owned(), ..spec("tool") };
+        let execution = stage(ExecutionSettings::default(), &[("p", &Scripted::new(vec![spec], []))]);
+        let line = turn(&execution).progress(&call("a", "tool", "x"));
+        assert_eq!(line.as_deref(), Some(r"Running: Look {q}\u{1b} up"));
+        assert_eq!(turn(&execution).progress(&call("a", "unknown", "x")), None);
+    });
+}
+
+#[test]
+fn progress_is_shown_and_renews_the_time_limit() {
+    run(async {
+        for (visibility, count, expected) in [
+            (Visibility::Reasoning, 3, Some("done")),
+            (Visibility::Items, 3, Some("done")),
+            // Ten times the limit of 30 s.
+            (Visibility::Off, 15, None),
+        ] {
+            let provider = Scripted::new(vec![spec("tool")], [Act::Progress(count)]);
+            let settings = ExecutionSettings {
+                visibility,
+                deadline: Duration::from_secs(3600),
+                ..ExecutionSettings::default()
+            };
+            let execution = stage(settings, &[("p", &provider)]);
+            execution.audit().capture(true);
+            let (mut live, turn) = (execution.audit().subscribe(), turn(&execution));
+            let began = Instant::now();
+            let ran = turn.run(vec![call("a", "tool", "x")]).await.remove(0);
+            assert_eq!(expected.unwrap_or("timeout").to_owned(), code(&ran).unwrap_or(ran.output.content));
+            assert!(began.elapsed() <= Duration::from_secs(300));
+            let mut events = std::iter::from_fn(|| live.try_recv().ok());
+            let first =
+                events.find(|record| record.event.name() == "tool_progress").expect("an event").data();
+            assert_eq!(first["progress"], "A Tool: 0%, a xxxxxxxxxxx");
+            assert_eq!((&first["done"], first["toolCall"].get("input")), (&0.0.into(), None));
+            let lines = turn.poll_reports(&Context::from_waker(std::task::Waker::noop()));
+            match visibility {
+                Visibility::Reasoning => assert!(lines.map(|lines| lines.len() >= 2) == Poll::Ready(true)),
+                _ => assert!(lines.is_pending()),
+            }
+        }
+    });
+}
+
+#[test]
 fn denied_calls_and_addresses_do_not_run() {
     run(async {
         let page = ToolSpec {

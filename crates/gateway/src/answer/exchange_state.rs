@@ -144,7 +144,10 @@ impl ExchangeState {
                 let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
                     // Frees the slot for other requests, including those of the decision itself.
                     self.permit = None;
-                    return Poll::Pending;
+                    let Some(hops) = &self.asked.hops else { return Poll::Pending };
+                    let announced = ready!(hops.poll_announced(cx));
+                    self.show(&announced);
+                    return Poll::Ready(());
                 };
                 self.decided(decided);
             }

@@ -28,6 +28,7 @@ async fn run(options: &Options, arguments: Value) -> Result<Output, ToolError> {
         payer: None,
         subject: Default::default(),
         given_up: Default::default(),
+        reports: Default::default(),
     };
     timeout(Duration::from_secs(30), provider.run(&call)).await.expect("the call ends")
 }
@@ -182,6 +183,7 @@ async fn last_messages_are_kept_without_secrets() {
         payer: None,
         subject: Default::default(),
         given_up: Default::default(),
+        reports: Default::default(),
     };
     assert!(provider.run(&call).await.is_ok());
     assert_eq!(provider.status().stderr, ["key=xxxxxxxxxxxxxxx"]);

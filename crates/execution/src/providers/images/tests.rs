@@ -158,6 +158,7 @@ impl Setup {
             payer: None,
             subject: Default::default(),
             given_up: Default::default(),
+            reports: Default::default(),
         };
         timeout(Duration::from_secs(20), self.provider.run(&call)).await.expect("the call hangs")
     }

@@ -1,13 +1,14 @@
 //! [`Guard`]: filters a server's messages before rmcp receives them.
 //!
-//! rmcp starts a task for every notification and every request from a server. Therefore, notifications that toolwire
-//! does not use are dropped here. So are requests while [`MAX_UNANSWERED`] earlier ones are unanswered.
+//! rmcp starts a task for every notification and every request from a server. Therefore, progress is passed on to its
+//! call here, and notifications that toolwire does not use are dropped. So are requests while [`MAX_UNANSWERED`] earlier ones are unanswered.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
+use super::reported_calls::ReportedCalls;
 use rmcp::{
     RoleClient,
     model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage, ServerNotification},
@@ -22,11 +23,13 @@ const MAX_UNANSWERED: usize = 32;
 pub(super) struct Guard<T> {
     transport: T,
     unanswered: Arc<AtomicUsize>,
+    calls: ReportedCalls,
 }
 
 impl<T> Guard<T> {
-    pub(super) fn new(transport: T) -> Self {
-        Self { transport, unanswered: Arc::default() }
+    /// `calls` gets the progress that the server reports.
+    pub(super) fn new(transport: T, calls: ReportedCalls) -> Self {
+        Self { transport, unanswered: Arc::default(), calls }
     }
 
     fn admits(&self, message: &ServerJsonRpcMessage) -> bool {
@@ -52,6 +55,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guard<T> {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.calls.sent(&message);
         let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
         let unanswered = is_answer.then(|| Arc::clone(&self.unanswered));
         let sending = self.transport.send(message);
@@ -70,6 +74,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guard<T> {
             let message = self.transport.receive().await?;
             if self.admits(&message) {
                 return Some(message);
+            }
+            if let JsonRpcMessage::Notification(message) = message
+                && let ServerNotification::ProgressNotification(progress) = message.notification
+            {
+                self.calls.report(progress.params);
             }
         }
     }

@@ -17,7 +17,7 @@ use futures_util::{
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT},
+    header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT, WWW_AUTHENTICATE},
 };
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -43,17 +43,14 @@ use crate::{
     providers::Fault,
 };
 
-const JSON: &str = "application/json";
-const EVENT_STREAM: &str = "text/event-stream";
+pub(super) const JSON: &str = "application/json";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The error when a server rejects the key.
-pub(super) const REFUSED: &str = "the server refused the key";
-
 const MAX_REDIRECTS: usize = 3;
 
-type Failure = StreamableHttpError<HttpError>;
+pub(super) type Failure = StreamableHttpError<HttpError>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 /// Checks that names and values are valid in headers.
@@ -110,12 +107,13 @@ impl HttpServer {
         Self { http, headers: Arc::new(all), max_message }
     }
 
-    async fn send(
+    /// Sends a request with the configured headers. Redirects are followed within the origin of `uri`.
+    pub(super) async fn send(
         &self,
         method: Method,
         uri: &str,
         session: Option<&str>,
-        custom: HashMap<HeaderName, HeaderValue>,
+        custom: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
         own: &[(HeaderName, &str)],
         body: Bytes,
     ) -> Result<Response<Incoming>, Failure> {
@@ -128,7 +126,9 @@ impl HttpServer {
                 HeaderValue::from_str(value).map_err(|_| unexpected("an id that no header can carry"))?,
             );
         }
-        headers.extend(custom);
+        for (name, value) in custom {
+            headers.insert(name, value);
+        }
         let mut uri: Uri = uri.parse().map_err(|_| unexpected("an invalid URL"))?;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(body.clone());
@@ -144,6 +144,11 @@ impl HttpServer {
         Err(unexpected("too many redirects"))
     }
 
+    /// Maximum size of a message from the server, in bytes.
+    pub(super) fn max_message(&self) -> usize {
+        self.max_message
+    }
+
     /// Reads a response that consists of one JSON message.
     async fn whole(&self, response: Response<Incoming>) -> Result<Option<ServerJsonRpcMessage>, Failure> {
         let body = collected(response, self.max_message).await.map_err(|error| match error {
@@ -154,7 +159,7 @@ impl HttpServer {
     }
 }
 
-fn unexpected(what: &'static str) -> Failure {
+pub(super) fn unexpected(what: &'static str) -> Failure {
     Failure::UnexpectedServerResponse(what.into())
 }
 
@@ -174,13 +179,22 @@ fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
     Uri::from_parts(parts).ok().filter(|_| is_same_origin)
 }
 
-/// Returns the response unless the server rejects the key.
+/// Returns the response unless the server rejects the key. The error contains the server's challenge, if there is one.
 fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Err(Failure::AuthRequired(AuthRequiredError::new(REFUSED.to_owned())))
+            let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+            Err(Failure::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default().to_owned())))
         }
         _ => Ok(response),
+    }
+}
+
+/// The status of the response that made a message fail, if it is not that of a rejected key.
+pub(super) fn status(error: &DynamicTransportError) -> Option<StatusCode> {
+    match error.error.downcast_ref() {
+        Some(Failure::Client(HttpError::Status(status))) => Some(*status),
+        _ => None,
     }
 }
 
@@ -197,7 +211,7 @@ fn is_session_lost(status: StatusCode, error: Option<&ServerJsonRpcMessage>) -> 
     }
 }
 
-fn is_of_type(response: &Response<Incoming>, expected: &str) -> bool {
+pub(super) fn is_of_type(response: &Response<Incoming>, expected: &str) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = value.and_then(|value| value.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(expected))
@@ -245,7 +259,7 @@ impl StreamableHttpClient for HttpServer {
                     let error = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
                     Ok(StreamableHttpPostResponse::Json(error, None))
                 }
-                _ => Err(Failure::UnexpectedServerResponse(format!("HTTP status {status}").into())),
+                _ => Err(Failure::Client(HttpError::Status(status))),
             };
         }
         let Some(request) = request else {
@@ -297,7 +311,7 @@ impl StreamableHttpClient for HttpServer {
             StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportSse),
             StatusCode::NOT_FOUND if session.is_some() => Err(Failure::SessionExpired),
             status if !status.is_success() => {
-                Err(Failure::UnexpectedServerResponse(format!("HTTP status {status}").into()))
+                Err(Failure::Client(HttpError::Status(status)))
             }
             _ if !is_of_type(&response, EVENT_STREAM) => Err(Failure::ServerDoesNotSupportSse),
             _ => Ok(events(response.into_body(), self.max_message, None)),

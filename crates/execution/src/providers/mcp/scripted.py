@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -73,6 +74,8 @@ def call(params):
         return text(" ".join(sorted(os.environ)))
     if name == "huge":
         return text("x" * (5 << 20))
+    if name == "steps":
+        return steps(params["_meta"]["progressToken"], arguments)
     if name == "die":
         os._exit(1)
     if name == "sleep":
@@ -82,6 +85,19 @@ def call(params):
     if name == "cancelled":
         return text(str(CANCELLED.is_set()))
     return text(json.dumps(arguments))
+
+
+def steps(token, arguments):
+    """Reports progress, also of calls that do not exist, and with values that make no sense."""
+    for number in range(arguments["count"]):
+        for unknown in (None, True, 1.5, [], "x", -1, 10**30):
+            notify("notifications/progress", progressToken=unknown, progress=1)
+        for odd in ({}, {"progress": "1"}, {"progress": 1e400}, {"progress": 1, "message": 5}):
+            notify("notifications/progress", progressToken=token, **odd)
+        message = "x" * 1_000_000 if arguments.get("long") else f"step {number}"
+        notify("notifications/progress", progressToken=token, progress=number, total=arguments["count"], message=message)
+        time.sleep(arguments.get("pause", 0))
+    return text("all steps")
 
 
 def answer(message):
@@ -98,7 +114,10 @@ def answer(message):
         server = {"name": "scripted", "version": "1"}
         capabilities = {"tools": {"listChanged": True}}
         version = params["protocolVersion"] if MODE != "old" else "2024-11-05"
-        return {**head, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server}}
+        result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server}
+        if MODE == "instructs":
+            result["instructions"] = "Say\x1b please.\n" + "x" * 10_000
+        return {**head, "result": result}
     if method == "tools/list":
         return {**head, "result": tools(params)}
     if method == "tools/call" and params["name"] == "refuse":
@@ -213,6 +232,8 @@ def serve_stdio():
 
 
 SESSIONS = []
+# The messages for the stream of the older transport.
+EVENTS = queue.Queue()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -243,13 +264,54 @@ class Handler(http.server.BaseHTTPRequestHandler):
         error = {"code": -32000, "message": said}
         return status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
 
-    def do_GET(self):
+    def do_DELETE(self):
         self.reply(405)
 
-    do_DELETE = do_GET
+    def do_GET(self):
+        if MODE == "http-sse-elsewhere" and self.path == "/mcp":
+            return self.reply(307, Location="http://127.0.0.1:1/mcp")
+        if not MODE.startswith("http-sse"):
+            return self.reply(405)
+        if self.headers["X-Own"] != "a":
+            return self.reply(400)
+        endpoint = {
+            "http-sse-foreign": "http://127.0.0.1:1/messages",
+            "http-sse-scheme": f"https://127.0.0.1:{server.server_address[1]}/messages",
+            "http-sse-none": None,
+        }.get(MODE, "messages?session=1")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        if endpoint:
+            self.event("endpoint", endpoint)
+        while True:
+            self.event("message", EVENTS.get())
+
+    def event(self, name, data):
+        self.wfile.write(f": hello\r\nevent: {name}\r\ndata: {data}\r\n\r\n".encode())
+
+    def post_to_endpoint(self, message):
+        """Answers over the stream, except with the reply to a message for another endpoint."""
+        if self.path != "/messages?session=1" or self.headers["X-Own"] != "a":
+            return self.reply(404, b"no such page")
+        self.reply(202)
+        if message["method"] == "tools/call" and message["params"]["name"] == "garbage":
+            EVENTS.put("{")
+        reply = answer(message)
+        if reply is not None:
+            EVENTS.put(json.dumps(reply))
 
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if MODE == "http-missing":
+            return self.reply(404, b"<html>not here</html>")
+        if MODE == "http-oauth" and "Authorization" not in self.headers:
+            challenge = 'Bearer resource_metadata="http://127.0.0.1/.well-known/oauth-protected-resource"'
+            return self.reply(401, WWW_Authenticate=challenge)
+        if MODE == "http-oauth":
+            return self.reply(401, WWW_Authenticate='Bearer error="invalid_token"')
+        if MODE.startswith("http-sse"):
+            return self.post_to_endpoint(message)
         if MODE == "http-key" and self.headers["Authorization"] != "Bearer hunter2-hunter2":
             return self.reply(401)
         if MODE.startswith("http-session") and (refusal := self.refusal(message)):

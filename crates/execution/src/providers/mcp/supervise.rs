@@ -1,19 +1,21 @@
 //! The lifecycle of a server: starts it, lists its tools, watches it, and restarts it.
 
 use std::{
-    io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use http::Uri;
 use rmcp::{
     ClientHandler, RoleClient, ServiceError,
     model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter},
     service::{
-        ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
-        Peer, RunningService,
+        ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer, RunningService,
     },
-    transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig},
+    transport::{
+        Transport,
+        streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig},
+    },
 };
 use secrecy::SecretString;
 use tokio::{
@@ -23,27 +25,14 @@ use tokio::{
 
 use super::{
     Options, Protocol, Server,
+    fault::{self, ServerFault},
     guard::Guard,
-    http::{self, HttpServer},
+    http::HttpServer,
+    http_sse::HttpSse,
     stdio::Stdio,
     tools::{self, ToolList},
 };
 use crate::{Host, Verdict, http::HttpClient, provider::ProviderState};
-
-/// Why a server cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum ServerFault {
-    #[error("the program cannot be started: {0}")]
-    Start(#[source] io::Error),
-    #[error("{}", reason(.0))]
-    Connect(#[source] Box<ClientInitializeError>),
-    #[error("its tools cannot be listed: {0}")]
-    List(#[source] ServiceError),
-    #[error(transparent)]
-    Lost(ServiceError),
-    #[error("it did not answer within {0:?}")]
-    Silent(Duration),
-}
 
 /// Initial and maximum delay between attempts to start a server.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -54,6 +43,9 @@ const REFRESH: (Duration, Duration) = (Duration::from_secs(5), Duration::from_se
 
 /// Time limit for a server to end.
 const CLOSE: Duration = Duration::from_secs(5);
+
+/// How long a server may take to open a stream of the older transport.
+const OLDER: Duration = Duration::from_secs(10);
 
 /// Delay between attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
@@ -127,58 +119,85 @@ impl Server {
         };
         match listed {
             Ok(Ok(())) => Verdict::Valid,
-            Ok(Err(fault)) if fault.to_string().contains(http::REFUSED) => Verdict::Invalid,
+            Ok(Err(fault)) if fault.is_refusal() => Verdict::Invalid,
             Ok(Err(_)) | Err(_) => Verdict::Unreachable,
         }
     }
 
     /// Starts or connects to the server, and lists its tools.
     async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), ServerFault> {
-        let handler = Handler { changed: Arc::clone(&self.changed) };
-        let preferred_versions = vec![ProtocolVersion::LATEST];
-        let legacy_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
-        let mode = match options.protocol {
-            Protocol::Auto => {
-                ClientLifecycleMode::Auto { preferred_versions, legacy_version: Some(legacy_version) }
-            }
-            Protocol::Initialize => ClientLifecycleMode::Initialize,
-            Protocol::Discover => ClientLifecycleMode::Discover { preferred_versions },
-        };
-        let connected = match &options.url {
-            Some(url) => {
-                let server = HttpServer::new(
-                    http.clone(),
-                    options.api_key.as_ref(),
-                    &options.headers,
-                    options.max_output,
-                );
-                let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
-                config.max_sse_event_size = options.max_output;
-                config.max_json_response_size = options.max_output;
-                let transport = StreamableHttpClientTransport::with_client(server, config);
-                handler.serve_with_lifecycle(Guard::new(transport), mode).await
-            }
+        let connection = match &options.url {
+            Some(url) => self.connect_to(url, http, options).await?,
             None => {
                 let program = Stdio::start(&options.program, options.max_output, Arc::clone(&self.stderr));
-                let transport = program.map_err(ServerFault::Start)?;
-                handler.serve_with_lifecycle(Guard::new(transport), mode).await
+                let transport = program.map_err(|error| ServerFault::not_started(&options.program, error))?;
+                self.serve(transport, options.protocol).await.map_err(ServerFault::connect)?
             }
         };
-        let connection = connected.map_err(|error| ServerFault::Connect(Box::new(error)))?;
         // The list is only requested when it may have changed, so a cache would be useless.
         connection.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let list = tools::list(connection.peer(), &self.name, options).await;
         Ok((connection, list.map_err(ServerFault::List)?))
     }
 
+    /// Connects to a server with a URL. If it does not accept the first message, it may know only the older transport.
+    async fn connect_to(
+        &self,
+        url: &Uri,
+        http: &HttpClient,
+        options: &Options,
+    ) -> Result<Connection, ServerFault> {
+        let server =
+            HttpServer::new(http.clone(), options.api_key.as_ref(), &options.headers, options.max_output);
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
+        config.max_sse_event_size = options.max_output;
+        config.max_json_response_size = options.max_output;
+        let transport = StreamableHttpClientTransport::with_client(server.clone(), config);
+        let error = match self.serve(transport, options.protocol).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => error,
+        };
+        if options.protocol != Protocol::Discover
+            && fault::status(&error).is_some_and(|status| status.is_client_error())
+            && let Ok(Ok(transport)) = timeout(OLDER, HttpSse::connect(server, url)).await
+        {
+            tracing::info!(provider = %self.name, "the MCP server uses the transport of 2024-11-05 (HTTP with SSE)");
+            return self.serve(transport, Protocol::Initialize).await.map_err(ServerFault::connect);
+        }
+        Err(ServerFault::not_connected(error, options))
+    }
+
+    /// Begins the connection over `transport`.
+    async fn serve<T>(&self, transport: T, protocol: Protocol) -> Result<Connection, ClientInitializeError>
+    where
+        T: Transport<RoleClient> + 'static,
+    {
+        let handler = Handler { changed: Arc::clone(&self.changed) };
+        let preferred_versions = vec![ProtocolVersion::LATEST];
+        let legacy_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        let mode = match protocol {
+            Protocol::Auto => {
+                ClientLifecycleMode::Auto { preferred_versions, legacy_version: Some(legacy_version) }
+            }
+            Protocol::Initialize => ClientLifecycleMode::Initialize,
+            Protocol::Discover => ClientLifecycleMode::Discover { preferred_versions },
+        };
+        handler.serve_with_lifecycle(Guard::new(transport, self.reported.clone()), mode).await
+    }
+
     fn is_ready(&self, host: &Host, peer: Peer<RoleClient>, list: ToolList) {
-        let version = peer.peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default();
+        let info = peer.peer_info();
+        let version = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
+        let words = info.as_ref().and_then(|info| info.instructions.as_deref());
+        let words = words.filter(|_| self.options.instructions);
+        let words = words.map(|words| tools::instructions(&host.redacted(words)));
         tracing::info!(provider = %self.name, tools = list.specs.len(), version, "the MCP server is ready");
         let count = list.specs.len();
         self.state(|state| {
             state.status.state = ProviderState::Ready;
             state.status.reason = None;
             state.peer = Some(peer);
+            state.instructions = words.filter(|words| !words.is_empty()).map(Arc::from);
             state.tools = list.specs;
             state.expiry = expiry(list.ttl);
         });
@@ -187,17 +206,22 @@ impl Server {
     }
 
     /// Records that the server has ended or could not be started. Its tools are withdrawn only if a restart fails too.
+    /// A reason is logged once, however often a restart fails for it.
     fn is_away(&self, host: &Host, now: ProviderState, reason: &str) {
-        tracing::warn!(provider = %self.name, reason, "the MCP server is not available");
-        let count = self.state(|state| {
+        let (count, earlier) = self.state(|state| {
             state.status.state = now;
-            state.status.reason = Some(reason.to_owned());
+            let earlier = state.status.reason.replace(reason.to_owned());
             state.peer = None;
             if now == ProviderState::Failed {
                 state.tools.clear();
             }
-            state.tools.len()
+            (state.tools.len(), earlier)
         });
+        if earlier.as_deref() == Some(reason) {
+            tracing::debug!(provider = %self.name, reason, "the MCP server is still not available");
+        } else {
+            tracing::warn!(provider = %self.name, reason, "the MCP server is not available");
+        }
         host.tools_changed();
         host.state_changed(now.name(), count);
     }
@@ -291,18 +315,4 @@ impl Server {
 /// When a list must be requested again.
 fn expiry(ttl: Option<Duration>) -> Option<Instant> {
     ttl.map(|ttl| Instant::now() + ttl.clamp(REFRESH.0, REFRESH.1))
-}
-
-/// Why the connection could not be established.
-fn reason(error: &ClientInitializeError) -> String {
-    match error {
-        ClientInitializeError::ConnectionClosed(_) => "it ended, or closed the connection".to_owned(),
-        ClientInitializeError::TransportError { error, .. } if http::is_refusal(error) => {
-            http::REFUSED.to_owned()
-        }
-        ClientInitializeError::TransportError { error, .. } => error.error.to_string(),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
-        ClientInitializeError::ExpectedInitResult(_) => "it does not speak the protocol".to_owned(),
-        other => other.to_string(),
-    }
 }

@@ -69,6 +69,7 @@ fn invocation(tool: &str, arguments: Value) -> Invocation {
         payer: None,
         subject: Default::default(),
         given_up: Default::default(),
+        reports: Default::default(),
     }
 }
 
@@ -91,6 +92,9 @@ async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child
     let url = format!("http://127.0.0.1:{port}/mcp").parse().expect("a URL");
     (child, Options { url: Some(url), ..Options::default() })
 }
+
+mod older;
+mod progress;
 
 #[tokio::test]
 async fn tools_are_listed_and_called() {
@@ -336,7 +340,8 @@ async fn unknown_program_is_reported() {
     options.program.command = vec!["/no/such/program".to_owned()];
     let server = Started::new(&options);
     server.until(|provider| provider.status().state == ProviderState::Failed).await;
-    assert!(server.0.status().reason.is_some_and(|reason| reason.contains("cannot be started")));
+    let reason = server.0.status().reason.unwrap_or_default();
+    assert!(reason.starts_with("the program `/no/such/program` cannot be started: "), "{reason}");
 }
 
 #[tokio::test]
@@ -399,7 +404,7 @@ async fn key_is_sent_and_a_refused_one_is_reported() {
     let server = Started::new(&options);
     server.until(|provider| provider.status().state == ProviderState::Failed).await;
     let reason = server.0.status().reason.unwrap_or_default();
-    assert!(reason.contains("refused the key"), "{reason}");
+    assert_eq!(reason, "the server requires a key (`api_key`)");
     let key = "hunter2-hunter2".to_owned().into();
     assert_eq!(server.0.test(None).await, Some(Verdict::Invalid));
     assert_eq!(server.0.test(Some(&key)).await, Some(Verdict::Valid));
@@ -422,6 +427,32 @@ async fn http_server_that_goes_and_comes_back_is_found_again() {
     assert!(server.call("echo", json!({})).await.is_err());
     server.until(|provider| provider.status().state == ProviderState::Failed).await;
     assert!(server.names().is_empty());
+}
+
+#[tokio::test]
+async fn refusals_say_what_is_missing() {
+    let key = |key: &str| Some(key.to_owned().into());
+    for (mode, api_key, expected) in [
+        ("http-oauth", None, "the server requires authorization: a key (`api_key`), or OAuth"),
+        ("http-oauth", key("wrong"), "the server refused the key: Bearer error=\"invalid_token\""),
+        ("http-key", key("wrong"), "the server refused the key"),
+        ("http-missing", None, "no MCP server answers at this URL (HTTP status 404 Not Found)"),
+    ] {
+        let (_child, options) = http_server(mode).await;
+        let server = Started::new(&Options { api_key, ..options });
+        server.until(|provider| provider.status().state == ProviderState::Failed).await;
+        assert_eq!(server.0.status().reason.as_deref(), Some(expected));
+    }
+}
+
+#[tokio::test]
+async fn instructions_are_cut_and_can_be_left_out() {
+    let server = Started::ready(&options("instructs")).await;
+    let words = server.0.instructions().expect("instructions");
+    assert!(words.starts_with("Say  please.\nxxx") && words.len() < 5 << 10, "{words}");
+    let without = Options { instructions: false, ..options("instructs") };
+    assert_eq!(Started::ready(&without).await.0.instructions(), None);
+    assert_eq!(Started::ready(&options("plain")).await.0.instructions(), None);
 }
 
 #[test]

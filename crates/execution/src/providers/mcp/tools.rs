@@ -10,7 +10,7 @@ use rmcp::{
 use serde_json::Value;
 
 use super::Options;
-use toolwire_pipeline::wire::json::Raw;
+use toolwire_pipeline::wire::{json::Raw, text::boundary_upto};
 use crate::ToolSpec;
 
 const MAX_PAGES: usize = 100;
@@ -25,6 +25,9 @@ const MAX_SCHEMAS: usize = 2 << 20;
 
 /// In characters.
 const MAX_DESCRIPTION: usize = 8 << 10;
+
+/// In bytes. The rest is cut.
+const MAX_INSTRUCTIONS: usize = 4 << 10;
 
 /// In bytes.
 const MAX_NAME: usize = 128;
@@ -89,6 +92,16 @@ pub(super) async fn list(
         );
     }
     Ok(ToolList { specs: collected.specs, ttl })
+}
+
+/// Prepares what a server says about its tools for the model.
+pub(super) fn instructions(text: &str) -> String {
+    let mut text: String = without_control(text, "\n\t").collect();
+    if text.len() > MAX_INSTRUCTIONS {
+        text.truncate(boundary_upto(&text, MAX_INSTRUCTIONS));
+        text.push('…');
+    }
+    text.trim().to_owned()
 }
 
 /// Replaces control characters, except those in `kept`, with spaces, because terminals would interpret them.

@@ -49,6 +49,7 @@ fn invocation(tool: &str) -> Invocation {
         payer: None,
         subject: Default::default(),
         given_up: Default::default(),
+        reports: Default::default(),
     }
 }
 

@@ -32,6 +32,7 @@ fn call(tool: &str, arguments: Value) -> Invocation {
         payer: None,
         subject: Default::default(),
         given_up: Default::default(),
+        reports: Default::default(),
     }
 }
 

@@ -47,6 +47,8 @@ export class Exchanges {
     if (kind === "message_update" && own.at(-1)?.kind === "message_update" && own.at(-1).hop === data.hop) {
       const { content } = own.at(-1);
       own[own.length - 1] = { kind, ...data, content: content || data.content ? (content ?? "") + (data.content ?? "") : undefined };
+    } else if (kind === "tool_progress" && own.at(-1)?.kind === kind && own.at(-1).toolCall.id === data.toolCall.id) {
+      own[own.length - 1] = { kind, ...data };
     } else if (own.length < MAX_OWN_EVENTS) own.push({ kind, ...data });
     return true;
   }

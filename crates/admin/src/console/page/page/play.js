@@ -350,6 +350,7 @@ class Answer {
       if (data.input_text) this.#call(data.toolCall, { state: "arriving", inputText: before + data.input_text });
       else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress });
     }
+    else if (kind === "tool_progress") this.#call(data.toolCall, { state: "running", ...(data.progress && { progress: data.progress }) });
     else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : FAILED[data.code] ?? "failed", result: data.result, details: data.details, code: data.code, ms: data.ms, progress: undefined });
     else if (kind === "message_complete") {
       this.isComplete = true;
