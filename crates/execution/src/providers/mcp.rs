@@ -16,6 +16,7 @@ mod http_sse;
 mod message;
 mod output;
 mod reported_calls;
+mod resources;
 mod stdio;
 mod supervise;
 mod tools;
@@ -155,6 +156,8 @@ struct State {
     status: Status,
     tools: Vec<Arc<ToolSpec>>,
     peer: Option<Peer<RoleClient>>,
+    /// Whether the tool [`resources::NAME`] is toolwire's own.
+    has_resource_tool: bool,
     /// What the server says about its tools.
     instructions: Option<Arc<str>>,
     /// When the list of tools must be requested again.
@@ -200,6 +203,9 @@ impl Server {
         let peer = self.state(|state| state.peer.clone());
         let peer = peer.ok_or_else(|| failed("The server of the tool is not ready."))?;
         let own_name = tools::own_name(&self.name, &call.tool);
+        if own_name == resources::NAME && self.state(|state| state.has_resource_tool) {
+            return self.resources(&peer, call).await;
+        }
         let params = CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(call.reports.clone());

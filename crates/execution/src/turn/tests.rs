@@ -407,7 +407,7 @@ fn progress_is_shown_and_renews_the_time_limit() {
             (Visibility::Reasoning, 3, Some("done")),
             (Visibility::Items, 3, Some("done")),
             // Ten times the limit of 30 s.
-            (Visibility::Off, 15, None),
+            (Visibility::Off, 20, None),
         ] {
             let provider = Scripted::new(vec![spec("tool")], [Act::Progress(count)]);
             let settings = ExecutionSettings {

@@ -100,6 +100,29 @@ def steps(token, arguments):
     return text("all steps")
 
 
+def resources(method, params):
+    """Lists and reads resources. Some have pages without end, or contents that no client should accept unchanged."""
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [{"uriTemplate": "test://item/{id}", "name": "items"}]}
+    if method == "resources/list" and MODE == "resources-endless":
+        cursor = int(params.get("cursor") or 0)
+        many = [{"uri": f"test://item/{cursor}-{n}", "name": "x" * 10_000} for n in range(9)]
+        return {"resources": [{"uri": "x" * 10_000, "name": "long"}, *many], "nextCursor": str(cursor + 1)}
+    if method == "resources/list" and MODE == "resources-same":
+        return {"resources": [{"uri": "test://item/1", "name": "one"}], "nextCursor": "1"}
+    if method == "resources/list":
+        return {"resources": [{"uri": "test://item/1", "name": "one", "mimeType": "text/plain", "size": 3}]}
+    contents = {
+        "test://item/1": [{"uri": "test://item/1", "text": "the first"}],
+        "test://image": [{"uri": "test://image", "mimeType": "image/png", "blob": "iVBORw0KGgo="}],
+        "test://blob": [{"uri": "test://blob", "mimeType": "application/zip", "blob": "AAAA"}],
+        "test://two": [{"uri": "test://a", "text": "a"}, {"uri": "test://b", "text": "b"}],
+        "test://none": [],
+        "test://odd": 5,
+    }
+    return {"contents": contents[params["uri"]]} if params["uri"] in contents else None
+
+
 def answer(message):
     """Returns the result or the error for a request. None for messages that are not requests."""
     method, params = message.get("method"), message.get("params")
@@ -115,11 +138,16 @@ def answer(message):
         capabilities = {"tools": {"listChanged": True}}
         version = params["protocolVersion"] if MODE != "old" else "2024-11-05"
         result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server}
+        if MODE.startswith("resources"):
+            capabilities["resources"] = {}
         if MODE == "instructs":
             result["instructions"] = "Say\x1b please.\n" + "x" * 10_000
         return {**head, "result": result}
-    if method == "tools/list":
+    if method == "tools/list" and MODE != "resources-only":
         return {**head, "result": tools(params)}
+    if method.startswith("resources/") and MODE.startswith("resources"):
+        found = resources(method, params or {})
+        return {**head, **({"result": found} if found else {"error": {"code": -32002, "message": "no such resource"}})}
     if method == "tools/call" and params["name"] == "refuse":
         return {**head, "error": {"code": -32602, "message": "no such tool"}}
     if method == "tools/call":
@@ -232,8 +260,8 @@ def serve_stdio():
 
 
 SESSIONS = []
-# The messages for the stream of the older transport.
-EVENTS = queue.Queue()
+# The messages for the newest stream of the older transport.
+EVENTS = [queue.Queue()]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -282,10 +310,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
+        EVENTS[0] = own = queue.Queue()
         if endpoint:
             self.event("endpoint", endpoint)
         while True:
-            self.event("message", EVENTS.get())
+            self.event("message", own.get())
 
     def event(self, name, data):
         self.wfile.write(f": hello\r\nevent: {name}\r\ndata: {data}\r\n\r\n".encode())
@@ -296,10 +325,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(404, b"no such page")
         self.reply(202)
         if message["method"] == "tools/call" and message["params"]["name"] == "garbage":
-            EVENTS.put("{")
+            EVENTS[0].put("{")
         reply = answer(message)
         if reply is not None:
-            EVENTS.put(json.dumps(reply))
+            EVENTS[0].put(json.dumps(reply))
 
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

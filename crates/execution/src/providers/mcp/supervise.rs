@@ -199,6 +199,7 @@ impl Server {
             state.peer = Some(peer);
             state.instructions = words.filter(|words| !words.is_empty()).map(Arc::from);
             state.tools = list.specs;
+            state.has_resource_tool = list.has_resource_tool;
             state.expiry = expiry(list.ttl);
         });
         host.tools_changed();
@@ -270,6 +271,7 @@ impl Server {
                     state.expiry = expiry(list.ttl);
                     let has_changed = !tools::are_equal(&state.tools, &list.specs);
                     state.tools = list.specs;
+                    state.has_resource_tool = list.has_resource_tool;
                     has_changed
                 });
                 if has_changed {

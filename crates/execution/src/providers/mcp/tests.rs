@@ -95,6 +95,7 @@ async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child
 
 mod older;
 mod progress;
+mod resources;
 
 #[tokio::test]
 async fn tools_are_listed_and_called() {

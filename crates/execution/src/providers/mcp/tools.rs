@@ -4,12 +4,12 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient, ServiceError,
-    model::{PaginatedRequestParams, Tool},
+    model::{ErrorCode, PaginatedRequestParams, Tool},
     service::Peer,
 };
 use serde_json::Value;
 
-use super::Options;
+use super::{Options, resources};
 use toolwire_pipeline::wire::{json::Raw, text::boundary_upto};
 use crate::ToolSpec;
 
@@ -35,6 +35,8 @@ const MAX_NAME: usize = 128;
 #[derive(Debug)]
 pub(super) struct ToolList {
     pub(super) specs: Vec<Arc<ToolSpec>>,
+    /// Whether the last tool is that of [`resources`], which is not the server's own.
+    pub(super) has_resource_tool: bool,
     /// How long the list is valid, if the server states it.
     pub(super) ttl: Option<Duration>,
 }
@@ -75,7 +77,15 @@ pub(super) async fn list(
     let (mut cursor, mut cursors) = (None, HashSet::new());
     for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let page = peer.list_tools(Some(params)).await?;
+        let page = match peer.list_tools(Some(params)).await {
+            // A server can have resources only.
+            Err(ServiceError::McpError(error))
+                if error.code == ErrorCode::METHOD_NOT_FOUND && resources::are_offered(peer) =>
+            {
+                break;
+            }
+            page => page?,
+        };
         let page_ttl = page.ttl_ms.map(Duration::from_millis);
         ttl = ttl.into_iter().chain(page_ttl).min();
         page.tools.into_iter().for_each(|tool| collected.add(tool, server, options));
@@ -91,7 +101,10 @@ pub(super) async fn list(
             "tools are left out: too many, too large, or invalid"
         );
     }
-    Ok(ToolList { specs: collected.specs, ttl })
+    let has_resource_tool = resources::are_offered(peer) && !collected.names.contains(resources::NAME);
+    let mut specs = collected.specs;
+    specs.extend(has_resource_tool.then(|| Arc::new(resources::spec(server, options))));
+    Ok(ToolList { specs, has_resource_tool, ttl })
 }
 
 /// Prepares what a server says about its tools for the model.
