@@ -1,5 +1,6 @@
 """Starts toolwire with hosted tools in front of a scripted upstream."""
 
+import http.client
 import json
 import os
 import re
@@ -117,12 +118,23 @@ class Toolwire:
 
     def ask(self, question):
         """Returns the text of the response to a question."""
+        return self.response(question)["content"]
+
+    def started(self, question):
+        """Returns the connection of a question whose response is not read."""
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": question}], "stream": True})
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=STARTING)
+        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        return connection
+
+    def response(self, question):
+        """Returns the message with which a question is answered."""
         body = {"model": "m", "messages": [{"role": "user", "content": question}]}
         request = urllib.request.Request(
             f"{self.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=STARTING) as response:
-            return json.load(response)["choices"][0]["message"]["content"]
+            return json.load(response)["choices"][0]["message"]
 
     def names(self):
         """Returns the names of the tools that are offered to the model."""
