@@ -18,8 +18,7 @@ pub(super) use self::teaching::{Encoded, encode, encrypted, sent};
 use super::{
     auth::Caller,
     command::{self, Command},
-    hops::{AskAgain, Asked, DecideHop, EarlierHops, FirstRequest},
-    kept_hops::KeptHops,
+    hops::{AskAgain, Asked, DecideHop, EarlierHops, FirstRequest, KeptHops},
     stamp::monotonic,
     tool_search::{self, Searching},
     turn_states::{Keeper, OwnStates, TurnStates},
@@ -205,10 +204,8 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
             keeper: (hosted.is_some() || goes_on).then(|| shared.hops.keeper(owner, dialect, received)),
         })) as Box<dyn DecideHop>
     });
-    let request = match hops.as_mut().filter(|_| goes_on) {
-        Some(hops) => hops.make()?.0,
-        None => built.request,
-    };
+    let later = hops.as_mut().filter(|_| goes_on).map(|hops| hops.make()).transpose()?;
+    let request = later.map_or(built.request, |(request, _)| request);
     let states = states.filter(|_| command.is_none());
     let keeper = states.map(|states| states.keeper(&conversation, declines_storage(dialect, &conversation)));
     Ok(Exchange {

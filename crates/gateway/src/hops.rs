@@ -10,6 +10,7 @@
 mod continuation;
 mod earlier_hops;
 mod first_request;
+mod kept_hops;
 mod searches;
 mod shown;
 mod turns;
@@ -40,6 +41,7 @@ pub(super) use self::{
     continuation::{Continuation, NextHop, Results},
     earlier_hops::EarlierHops,
     first_request::{Asked, FirstRequest},
+    kept_hops::{HopKeeper, KeptHops},
 };
 use self::{
     searches::Searches,

@@ -41,7 +41,6 @@ pub mod feed_body;
 mod hops;
 mod images;
 mod intake;
-mod kept_hops;
 mod large;
 pub mod limits;
 mod listen;

@@ -6,12 +6,11 @@ use bytes::Bytes;
 
 use super::{
     super::{
-        kept_hops::HopKeeper,
         tool_search::Searching,
         turn_states::OwnStates,
         upstream_capabilities::{Kind, Subject, UpstreamCapabilities},
     },
-    EarlierHops,
+    EarlierHops, HopKeeper,
 };
 use toolwire_config::Config;
 use toolwire_execution::HostedTurn;

@@ -115,11 +115,9 @@ impl Service {
         let rules = hosted.as_ref().map(|hosted| hosted.rules()).or_else(|| searches.then(search_rules));
         keep_turns(&mut pipeline, model, rules, keeper.as_ref());
         follow_hops(&mut pipeline, exchange.hops.as_deref());
-        if let Some(report) = &report {
-            pipeline.observe_text(report.kept_text());
-        } else if caller.account.is_some() {
-            pipeline.observe_text(0);
-        }
+        let counted =
+            report.as_ref().map(ExchangeReport::kept_text).or(caller.account.is_some().then_some(0));
+        counted.into_iter().for_each(|max| pipeline.observe_text(max));
         let (stage, hops, claimant) = (Stage::Opening(opening), exchange.hops, caller.claimant());
         Ok(StartedExchange {
             asked: AskedModel { client, stage, hops, size, claimant, left_out, pipeline },

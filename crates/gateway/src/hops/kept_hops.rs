@@ -20,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::hops::EarlierHops;
+use super::EarlierHops;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{dialect::ClientDialect, wire::digest::Digest};
 
@@ -40,7 +40,7 @@ const OVERHEAD: usize = 1024;
 
 /// The hops of all clients.
 #[derive(Debug, Default)]
-pub(super) struct KeptHops {
+pub(crate) struct KeptHops {
     /// Whether there may be hops. If not, requests skip the lookup.
     are_there: AtomicBool,
     /// The oldest first.
@@ -64,20 +64,20 @@ struct Kept {
 
 /// Keeps the hops of the response to one request.
 #[derive(Debug)]
-pub(super) struct HopKeeper {
+pub(crate) struct HopKeeper {
     hops: Arc<KeptHops>,
     request: RequestKey,
 }
 
 impl KeptHops {
     /// Returns the keeper for the response to the request with this body.
-    pub(super) fn keeper(self: &Arc<Self>, owner: Owner, dialect: ClientDialect, body: &[u8]) -> HopKeeper {
+    pub(crate) fn keeper(self: &Arc<Self>, owner: Owner, dialect: ClientDialect, body: &[u8]) -> HopKeeper {
         let request = RequestKey { owner, dialect, body: Digest::of_bytes(body) };
         HopKeeper { hops: Arc::clone(self), request }
     }
 
     /// Removes and returns the hops after which the request with this body goes on, if there are any.
-    pub(super) fn take(&self, owner: Owner, dialect: ClientDialect, body: &[u8]) -> Option<Box<EarlierHops>> {
+    pub(crate) fn take(&self, owner: Owner, dialect: ClientDialect, body: &[u8]) -> Option<Box<EarlierHops>> {
         if !self.are_there.load(Ordering::Relaxed) {
             return None;
         }
@@ -129,7 +129,7 @@ impl Size {
 
 impl HopKeeper {
     /// Keeps `hops` for the client's next request. Returns `false` if they are too large.
-    pub(super) fn keep(&self, hops: EarlierHops) -> bool {
+    pub(crate) fn keep(&self, hops: EarlierHops) -> bool {
         let bytes = hops.size().saturating_add(OVERHEAD);
         if bytes > MAX_BYTES_OF_CLIENT {
             return false;
