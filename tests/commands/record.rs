@@ -290,7 +290,7 @@ fn hosted_calls_are_recorded_served_and_replayed() {
         assert_eq!(status, 0, "{stdout}");
         let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
         assert_eq!(expect.text, got.text);
-        assert!(expect.reasoning.to_lowercase().starts_with("web"), "{}", expect.reasoning);
+        assert!(expect.reasoning.starts_with("Running: web_search\n"), "{}", expect.reasoning);
         served = dir.display().to_string();
     }
 }

@@ -298,6 +298,6 @@ async fn lines_about_calls_are_in_no_signed_reasoning() {
         };
         let [first, note, second] = &texts[..] else { panic!("{speaker:?} {texts:?}") };
         assert_eq!((first, second), (&("hm1".to_owned(), true), &("hm2".to_owned(), true)));
-        assert!(note.0.starts_with("hosted: ") && !note.1, "{note:?}");
+        assert!(note.0.starts_with("Running: hosted\nhosted: ") && !note.1, "{note:?}");
     }
 }
