@@ -66,7 +66,7 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         Field::Duration(&mut settings.deadline),
     );
     keys.key(
-        Key::new("max_result", "one result, in characters; longer ones are shortened"),
+        Key::new("max_result", "one result, in bytes; longer ones are shortened"),
         Field::Size(&mut settings.max_result),
     );
     keys.key(

@@ -27,7 +27,7 @@ pub struct ExecutionSettings {
     pub max_running: usize,
     /// Time limit for a response that calls hosted tools.
     pub deadline: Duration,
-    /// In characters. Longer results are shortened.
+    /// In bytes. Longer results are shortened.
     pub max_result: usize,
     /// In bytes, for all results of a turn together.
     pub max_results: usize,
@@ -114,7 +114,7 @@ impl Default for ExecutionSettings {
             max_parallel: 3,
             max_running: 64,
             deadline: Duration::from_secs(300),
-            max_result: 100_000,
+            max_result: 128 << 10,
             max_results: 1 << 20,
             visibility: Visibility::Off,
             mixed_turns: MixedTurns::Defer,
@@ -204,7 +204,7 @@ pub struct ToolRules {
     pub rate_limit: Option<Rate>,
     /// Maximum number of calls in one turn.
     pub max_uses: Option<usize>,
-    /// In characters.
+    /// In bytes.
     pub max_result: Option<usize>,
     /// The argument that contains the call's URL.
     pub url_argument: Option<String>,

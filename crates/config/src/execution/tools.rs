@@ -102,8 +102,7 @@ fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
         |uses| uses.map(count_value),
     );
     keys.special(
-        Key::new("max_result", "one result, in characters; longer ones are shortened")
-            .or("that of `[execution]`"),
+        Key::new("max_result", "one result, in bytes; longer ones are shortened").or("that of `[execution]`"),
         &mut rules.max_result,
         |cell| size(cell).map(Some),
         |size| size.map(size_value),

@@ -64,7 +64,7 @@ pub struct Options {
     /// how long reading a page may take, 5 to 120 seconds
     #[setting(default = Duration::from_secs(60), range = TIMEOUTS)]
     scrape_timeout: Duration,
-    /// characters of a page's text
+    /// of a page's text, in bytes
     #[setting(default = 100_000)]
     max_content: usize,
     /// the country that searches are made from, such as `us`

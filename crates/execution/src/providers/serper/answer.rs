@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::question::{Question, Vertical};
-use crate::{ErrorCode, Output, ToolError};
+use crate::{ErrorCode, Output, ToolError, shrink::fitting};
 
 /// Fields that have a different name in the shared format.
 const RENAMED: [(&str, &str); 1] = [("peopleAlsoAsk", "relatedQuestions")];
@@ -157,13 +157,13 @@ impl Found {
     }
 }
 
-/// Parses the response to a request for the page at `url`. Cuts its text after `max_content` characters.
+/// Parses the response to a request for the page at `url`. Cuts its text after `max_content` bytes of JSON.
 ///
 /// # Errors
 /// The response contains no text.
 pub(super) fn page(response: &Map<String, Value>, url: &str, max_content: usize) -> Result<Output, ToolError> {
     let text = response.get("text").and_then(Value::as_str).ok_or_else(unreadable)?;
-    let end = text.char_indices().nth(max_content).map_or(text.len(), |(place, _)| place);
+    let end = fitting(text, max_content);
     let content = text.get(..end).unwrap_or(text);
     let words = text.split_whitespace().count();
     let metadata = response.get("metadata").cloned().unwrap_or_default();

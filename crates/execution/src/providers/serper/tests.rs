@@ -259,7 +259,7 @@ async fn results_are_limited_to_the_count_and_the_domains() {
 async fn scrape_returns_the_text_of_a_page() {
     let page = json!({"text": "äöü two  three", "metadata": {"title": "Title", "og:description": "About", "x": 1}, "jsonld": {}, "credits": 2});
     let server = Server::start(&[&ok(&page)]).await;
-    let provider = provider(&Options { max_content: 5, ..options(&server) });
+    let provider = provider(&Options { max_content: 8, ..options(&server) });
     let output = provider.run(&call("scrape", json!({"url": " HTTPS://Example.com:443/a/../b#part "}))).await.unwrap();
     let request = &server.requests()[0];
     assert!(request.starts_with("post /scrape http/1.1\r\n") && request.contains(KEY), "{request}");
