@@ -7,6 +7,9 @@ use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role
 /// Maximum length of an image's alternative text, in characters.
 const MAX_ALT: usize = 100;
 
+/// Larger numbers at the start of a description are not meant as a number of images.
+const MAX_COUNT: usize = 4;
+
 /// Returns the text after `command` if the newest message is from the user and starts with this command. The text may
 /// be empty.
 ///
@@ -19,13 +22,22 @@ pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<
     }
     newest.parts.iter().find_map(|part| {
         let Part::Text(text) = part else { return None };
-        let rest = text.trim_start().strip_prefix(command)?;
+        let (own, rest) = text.trim_start().split_at_checked(command.len())?;
+        if !own.eq_ignore_ascii_case(command) {
+            return None;
+        }
         (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
     })
 }
 
+/// The call for a description. If it begins with a small number, as in `3 cats`, this is also the number of images.
 pub fn call(id: String, tool: &str, description: &str) -> Call {
-    Call::new(id, tool, json!({"prompt": description}).to_string())
+    let first = description.split_whitespace().next().and_then(|word| word.parse().ok());
+    let arguments = match first.filter(|count: &usize| (1..=MAX_COUNT).contains(count)) {
+        Some(count) => json!({"prompt": description, "count": count}),
+        None => json!({"prompt": description}),
+    };
+    Call::new(id, tool, arguments.to_string())
 }
 
 pub fn usage(command: &str) -> String {
@@ -73,7 +85,8 @@ mod tests {
             ("/generate-image   ", Some("")),
             ("/generate-images a fox", None),
             ("/generate-imagea fox", None),
-            ("/Generate-Image a fox", None),
+            ("/Generate-Image a fox", Some("a fox")),
+            ("/generate-imagé a fox", None),
             ("please /generate-image a fox", None),
             ("", None),
         ] {
@@ -89,6 +102,20 @@ mod tests {
         let parts =
             ["<reminder/>", "/generate-image a fox", "<reminder/>"].map(|text| Part::Text(text.into()));
         assert_eq!(described(vec![Turn::of(Role::User, parts.to_vec())]).as_deref(), Some("a fox"));
+    }
+
+    #[test]
+    fn small_number_at_the_start_is_the_number_of_images() {
+        for (description, count) in
+            [("3 cats", Some(3)), ("a cat", None), ("12 cats", None), ("0", None), ("4", Some(4))]
+        {
+            let arguments: Value =
+                serde_json::from_str(&call(String::new(), "t", description).arguments).unwrap();
+            assert_eq!(
+                (arguments["prompt"].as_str(), arguments["count"].as_u64()),
+                (Some(description), count)
+            );
+        }
     }
 
     #[test]

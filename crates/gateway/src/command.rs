@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::upstream::{Client, Opening};
 use toolwire_config::Model;
-use toolwire_execution::{Asker, Execution, HostedTurn, command_path, providers::images::TOOL};
+use toolwire_execution::{Asker, Execution, HostedTurn, Visibility, command_path, providers::images::TOOL};
 use toolwire_pipeline::{
-    conversation::{Conversation, ToolChoice},
+    conversation::{Call, Conversation, ToolChoice},
     dialect::{Answering, ClientDialect, Dialect, Ids, Reader, ReaderRules, UpstreamDialect},
     pipeline::Pipeline,
     rules::{Detect, Rules},
@@ -52,22 +52,31 @@ impl Command {
     pub(super) fn open(self, client: &Arc<Client>, seed: u64) -> Opening {
         let client = Arc::clone(client);
         Box::pin(async move {
-            let text = self.answer(seed).await;
+            let call = command_path::call(Ids::new(seed, 0).next("call_"), TOOL, &self.description);
+            let line = self.turn.progress(&call).filter(|_| self.shows_progress());
+            let line = line
+                .map(|line| json!({"choices": [{"index": 0, "delta": {"reasoning_content": line + "\n"}}]}));
+            let line = line.map_or_else(String::new, |line| format!("data: {line}\n\n"));
+            let text = self.answer(call).await;
             let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
             let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
             // No tokens were counted, but clients that request token counts wait for them.
             let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
             let usage = json!({"choices": [], "usage": usage});
-            let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
+            let stream = format!("{line}data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
             Ok(client.made(stream.into()))
         })
     }
 
-    async fn answer(self, seed: u64) -> String {
+    /// Whether the client sees what the tool is doing.
+    fn shows_progress(&self) -> bool {
+        self.turn.visibility() == Visibility::Reasoning && !self.description.is_empty()
+    }
+
+    async fn answer(self, call: Call) -> String {
         if self.description.is_empty() {
             return command_path::usage(&self.name);
         }
-        let call = command_path::call(Ids::new(seed, 0).next("call_"), TOOL, &self.description);
         let ran = self.turn.run(vec![call]).await;
         let message = ran.first().map(|ran| command_path::message(&ran.output, &self.description));
         message.unwrap_or_else(|| "The image could not be generated.".to_owned())

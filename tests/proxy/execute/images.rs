@@ -582,3 +582,19 @@ async fn images_survive_a_restart_and_are_counted() {
         assert_eq!(Client::new().get(&proxy, path).await.status(), 200);
     }
 }
+
+#[tokio::test]
+async fn command_shows_what_the_tool_is_doing_like_a_call_of_the_model() {
+    let (service, state) = (service().await, tempfile::tempdir().unwrap());
+    let (upstream, _) = unasked().await;
+    let proxy = setup(&upstream, &service, state.path(), "visibility = \"reasoning\"").start().await;
+    for (text, shown) in [("/Generate-Image 3 foxes", "Generating images: 3 foxes"), ("/generate-image", "")]
+    {
+        let response = post(&proxy, "/v1/chat/completions", &request(text)).await;
+        let message = &response["choices"][0]["message"];
+        let reasoning = message["reasoning_content"].as_str().unwrap_or_default();
+        assert!(reasoning.starts_with(shown) && reasoning.is_empty() == shown.is_empty(), "{response}");
+        let images = message["content"].as_str().unwrap().matches("/api/images/").count();
+        assert_eq!(images, if shown.is_empty() { 0 } else { 3 }, "{response}");
+    }
+}

@@ -110,6 +110,8 @@ pub(crate) enum SaveError {
     /// Not an image in a known format.
     NotImage,
     TooLarge,
+    /// It would take more than this many bytes, the limit for all images together.
+    NoRoom(usize),
     /// Writing failed. The error is for the log.
     Io(io::Error),
 }
@@ -203,8 +205,11 @@ impl ImageFiles {
         let format = ImageFormat::of(image).ok_or(SaveError::NotImage)?;
         let limit = self.settings.max_images as u64;
         let size = charged(image.len() as u64);
-        if image.len() > self.settings.max_image || size > limit {
+        if image.len() > self.settings.max_image {
             return Err(SaveError::TooLarge);
+        }
+        if size > limit {
+            return Err(SaveError::NoRoom(self.settings.max_images));
         }
         let name = name::new(now, format)?;
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;

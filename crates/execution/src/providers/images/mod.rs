@@ -347,7 +347,11 @@ impl Service {
                 Err(ToolError { is_retryable: false, ..failed(message) })
             }
             Err(SaveError::TooLarge) => {
-                let message = format!("The image is larger than {} bytes.", self.files.max_image());
+                let message = format!("The image is larger than {} bytes (`max_image`).", self.files.max_image());
+                Err(ToolError::new(ErrorCode::TooLarge, message))
+            }
+            Err(SaveError::NoRoom(limit)) => {
+                let message = format!("The image takes more than {limit} bytes, the limit for all images (`max_images`).");
                 Err(ToolError::new(ErrorCode::TooLarge, message))
             }
             Err(SaveError::Io(error)) => {
