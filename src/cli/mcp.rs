@@ -59,6 +59,7 @@ async fn serve(config: Config) -> Result<(), Failed> {
         owner: Default::default(),
         client: None,
         payer: None,
+        describer: None,
         model: "".into(),
         exchange: "mcp".into(),
     };

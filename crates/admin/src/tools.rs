@@ -107,6 +107,7 @@ pub(super) async fn run(
         payer: None,
         model: "".into(),
         exchange: id.as_str().into(),
+        describer: None,
     };
     let turn = Arc::new(execution.by_hand(asker));
     let begun = Instant::now();

@@ -106,8 +106,12 @@ pub use self::{
     upstream::{KeyHeader, ReaderRules, Surroundings, UpstreamRequest, UpstreamSide},
 };
 pub use self::{
-    field_case::is_like, fields::check_choice, lumo::RequestKey, observed_properties::refuses_roles,
-    stamp::Ids, upstream::Asked,
+    field_case::is_like,
+    fields::check_choice,
+    lumo::RequestKey,
+    observed_properties::{MediaRefusal, refuses_media, refuses_roles},
+    stamp::Ids,
+    upstream::Asked,
 };
 
 use toolwire_detect as detect;

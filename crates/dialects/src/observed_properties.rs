@@ -67,6 +67,47 @@ pub fn refuses_roles(status: u16, body: &[u8]) -> bool {
     names_system && PLACES.iter().any(|place| text.contains(place)) || text.contains("role") && alternates
 }
 
+/// An upstream's refusal of images, recordings or documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MediaRefusal {
+    /// The model takes no such files.
+    All,
+    /// Something about these files may be wrong.
+    These,
+}
+
+/// What an error to a request with images, recordings or documents says about them. `None` if it is about something else.
+pub fn refuses_media(status: u16, body: &[u8]) -> Option<MediaRefusal> {
+    const MEDIA: [&str; 9] =
+        ["image", "multimodal", "multi-modal", "modalit", "mmproj", "vision", "audio", "pdf", "media"];
+    const ALL: [&str; 15] = [
+        "support",
+        "not a multimodal",
+        "not multimodal",
+        "mmproj",
+        "unknown variant",
+        "expected `text`",
+        "must be a string",
+        "be a valid string",
+        "only accepts text",
+        "text-only",
+        "text only",
+        "at most 0",
+        "does not accept",
+        "doesn't accept",
+        "missing data required for image",
+    ];
+    let text = str::from_utf8(body).unwrap_or_default().to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let names_media = has(&MEDIA) || text.contains("content") && text.contains("string");
+    match status {
+        400 | 404 | 422 | 500 | 501 if names_media && has(&ALL) => Some(MediaRefusal::All),
+        400 | 413 | 415 | 422 => Some(MediaRefusal::These),
+        500 if names_media => Some(MediaRefusal::These),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +134,39 @@ mod tests {
             ["`max_tokens` is too large", "unknown role `developer`", "the first message is empty", ""]
         {
             assert!(!refuses_roles(400, message.as_bytes()), "{message}");
+        }
+    }
+
+    #[test]
+    fn refused_media_are_recognised_in_the_words_of_many_servers() {
+        for (status, message, expected) in [
+            (
+                400,
+                "Invalid content type. image_url is only supported by certain models.",
+                Some(MediaRefusal::All),
+            ),
+            (422, "messages[2]: unknown variant `image_url`, expected `text`", Some(MediaRefusal::All)),
+            (404, "No endpoints found that support image input", Some(MediaRefusal::All)),
+            (
+                500,
+                "image input is not supported - hint: you may need to provide the mmproj",
+                Some(MediaRefusal::All),
+            ),
+            (400, "m is not a multimodal model", Some(MediaRefusal::All)),
+            (400, "'messages.2' : content must be a string", Some(MediaRefusal::All)),
+            (400, "Input should be a valid string: messages.2.content", Some(MediaRefusal::All)),
+            (400, "At most 0 image(s) may be provided in one prompt.", Some(MediaRefusal::All)),
+            (400, "image exceeds 5 MB maximum", Some(MediaRefusal::These)),
+            (400, "Could not process image", Some(MediaRefusal::These)),
+            (413, "Request too large", Some(MediaRefusal::These)),
+            (500, "cannot decode the image", Some(MediaRefusal::These)),
+            (404, "The model does not exist", None),
+            (500, "Internal error", None),
+            (401, "The key cannot be used for images", None),
+            (429, "Too many images", None),
+            (503, "image", None),
+        ] {
+            assert_eq!(refuses_media(status, message.as_bytes()), expected, "{status} {message}");
         }
     }
 }

@@ -16,6 +16,7 @@ mod own_calls;
 mod received_values;
 mod text;
 mod thinking;
+mod tool_media;
 mod turn_state;
 mod unique_ids;
 
@@ -38,6 +39,7 @@ pub use self::{
     received_values::{Received, Rest},
     text::Text,
     thinking::{Thinking, ThinkingSwitch},
+    tool_media::{TOOL_MEDIA, ToolMedia},
     turn_state::{KeptState, TurnState, WantsBack},
 };
 pub(crate) use self::{arrange::take_media, forms::names_at_upstreams};

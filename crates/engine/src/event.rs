@@ -245,6 +245,8 @@ pub struct ServerCall<'a> {
     pub arguments: Option<Cow<'a, str>>,
     /// The result. `None` if it is not known yet.
     pub content: Option<Cow<'a, str>>,
+    /// What user interfaces show in addition to the result, as JSON.
+    pub details: Option<Cow<'a, str>>,
     /// Whether the tool reported a failure.
     pub is_error: bool,
 }
@@ -260,6 +262,7 @@ impl ServerCall<'_> {
             server: own(self.server),
             arguments: self.arguments.map(own),
             content: self.content.map(own),
+            details: self.details.map(own),
             is_error: self.is_error,
         }
     }

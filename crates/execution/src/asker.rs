@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ask::Payer, audit::ExchangeId};
+use super::{ask::Payer, audit::ExchangeId, vision::ResultDescriber};
 use toolwire_net::store::Owner;
 
 /// A client, as seen by rules, limits and events.
@@ -16,4 +16,6 @@ pub struct Asker {
     /// The model that the client requested.
     pub model: Arc<str>,
     pub exchange: ExchangeId,
+    /// Describes the images that tools return, if the model does not see.
+    pub describer: Option<ResultDescriber>,
 }

@@ -13,6 +13,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{
     audit::unix_time,
+    media::MediaFile,
     tool::{Output, ToolError},
 };
 use toolwire_net::store::{Key, Owner, Space, Store, Stores};
@@ -95,10 +96,12 @@ impl Cache {
     /// Creates a cache that holds at most `max_bytes` in memory.
     pub(super) fn new(max_bytes: usize, stores: &Stores) -> Self {
         let weight = |key: &CacheKey, result: &CachedResult| {
-            let Output { content, summary, details, images, .. } = &*result.output;
+            let Output { content, summary, details, images, media, .. } = &*result.output;
             let images: usize = images.iter().map(|name| size_of::<String>() + ALLOCATION + name.len()).sum();
-            let bytes =
-                key.arguments.len() + content.len() + summary.len() + memory_of(details) + images + 512;
+            let media: usize =
+                media.iter().map(|file| size_of::<MediaFile>() + ALLOCATION + file.size()).sum();
+            let text = key.arguments.len() + content.len() + summary.len();
+            let bytes = text + memory_of(details) + images + media + 512;
             u32::try_from(bytes).unwrap_or(u32::MAX)
         };
         let most = u64::try_from(max_bytes).unwrap_or(u64::MAX);
@@ -164,10 +167,10 @@ async fn read(store: &Arc<dyn Store>, key: Key) -> Option<CachedResult> {
     (!left.is_zero()).then(|| CachedResult { output: Arc::new(output), expires: Instant::now() + left })
 }
 
-/// Shares a result with other instances. Results that name files are not shared, since each instance has its own files.
+/// Shares a result with other instances. Results with files are not shared, since each instance has its own files.
 fn share(store: &dyn Store, key: Key, output: &Output, ttl: Duration) {
-    let Output { content, summary, details, images, .. } = output;
-    if !images.is_empty() {
+    let Output { content, summary, details, images, media, .. } = output;
+    if !images.is_empty() || !media.is_empty() {
         return;
     }
     let now = unix_time();

@@ -19,6 +19,7 @@ use super::{
     address,
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
+    media::{kept, without_base64},
     provider::{GivenUp, Invocation},
     question::Shown,
     registry::Hosted,
@@ -179,7 +180,7 @@ impl HostedCall {
         let mut attempt = 1;
         loop {
             let error = match self.attempt(&invocation).await {
-                Ok(output) => return self.cleaned(output),
+                Ok(output) => return self.cleaned(kept(output, execution.files()).await),
                 Err(error) => error,
             };
             let Some(delay) = self.delay(&error, attempt) else { return Err(error) };
@@ -249,17 +250,12 @@ impl HostedCall {
         ToolError { message: message.chars().take(MAX_MESSAGE).collect(), ..error }
     }
 
-    /// Masks configured secrets in the output, and cuts it at the length limit.
+    /// Masks configured secrets in the output, replaces files in its text, and cuts it at the length limit.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
-        let Output { content, summary, details, images, is_error } = output;
-        let limit = self.hosted.rules.max_result.unwrap_or(self.turn.execution.settings().max_result);
-        let content = secrets.text(&content).into_owned();
-        // The limit is in characters.
-        let content = match content.char_indices().nth(limit).map(|(bytes, _)| bytes) {
-            None => content,
-            Some(bytes) => shrink(content, bytes).ok_or_else(too_large)?,
-        };
+        let Output { content, summary, details, images, media, is_error } = output;
+        let content = secrets.text(&without_base64(&content)).into_owned();
+        let content = shrink(content, self.turn.max_result(&self.hosted)).ok_or_else(too_large)?;
         let details = match details {
             Value::Null => Value::Null,
             details => {
@@ -270,7 +266,8 @@ impl HostedCall {
                 }
             }
         };
-        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
+        let summary = secrets.text(&summary).into_owned();
+        Ok(Output { content, summary, details, images, media, is_error })
     }
 
     /// Returns the line that tells users what the tool is doing.

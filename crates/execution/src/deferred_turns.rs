@@ -69,6 +69,15 @@ pub(crate) struct Record {
     pub(crate) hosted: Vec<String>,
     /// The results that are known so far.
     pub(crate) results: Vec<CallOutput>,
+    /// The files in results, with the ids of their calls.
+    pub(crate) files: Vec<(String, Part)>,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        let turn = Turn::of(Role::Assistant, Vec::new());
+        Self { before: Vec::new(), turn, hosted: Vec::new(), results: Vec::new(), files: Vec::new() }
+    }
 }
 
 /// What is stored under the id of a client's call.
@@ -204,8 +213,9 @@ impl Pending {
         }
     }
 
-    pub(crate) fn finish(mut self, results: Vec<CallOutput>) {
-        self.record.results = results;
+    /// Stores the results. `files` are those in results, with the ids of their calls.
+    pub(crate) fn finish(mut self, results: Vec<CallOutput>, files: Vec<(String, Part)>) {
+        (self.record.results, self.record.files) = (results, files);
         self.deferred.put(self.owner, &self.record);
     }
 }
@@ -391,7 +401,10 @@ fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &m
             rest.push(answer);
         }
     }
-    let hosted = |call: &Call| Turn::of(Role::Tool, vec![Part::Result(record.result(call))]);
+    let hosted = |call: &Call| {
+        let files = record.files.iter().filter(|(id, _)| *id == call.id).map(|(_, file)| file.clone());
+        Turn::of(Role::Tool, std::iter::once(Part::Result(record.result(call))).chain(files).collect())
+    };
     let in_order = calls(&turn).filter_map(|call| match record.is_hosted(&call.id) {
         true => Some(hosted(call)),
         false => results.remove(&call.id),

@@ -160,7 +160,14 @@ pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Script
 }
 
 pub(super) fn asker() -> Asker {
-    Asker { owner: Owner([7; 32]), client: None, payer: None, model: "m".into(), exchange: "ex_1".into() }
+    Asker {
+        owner: Owner([7; 32]),
+        client: None,
+        payer: None,
+        model: "m".into(),
+        exchange: "ex_1".into(),
+        describer: None,
+    }
 }
 
 /// A turn with all tools of the stage.

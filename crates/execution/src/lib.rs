@@ -30,6 +30,7 @@ mod double;
 mod engines;
 mod inject;
 mod intent;
+mod media;
 pub mod permission;
 mod process;
 mod progress;

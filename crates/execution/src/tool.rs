@@ -4,6 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use serde_json::{Value, json};
 
+use super::media::MediaFile;
 use toolwire_pipeline::wire::json::Raw;
 
 /// A tool as its provider offers it. `[[tools]]` can override parts of it.
@@ -74,6 +75,8 @@ pub struct Output {
     pub(crate) details: Value,
     /// Names of the image files that the call created. Clients can get them as items of the response.
     pub(crate) images: Vec<String>,
+    /// Files for models that take them. The text is understandable without them.
+    pub(crate) media: Vec<MediaFile>,
     /// Whether the tool ran and reports a failure, which `content` describes. Such an output is never cached.
     pub(crate) is_error: bool,
 }
@@ -82,6 +85,17 @@ impl Output {
     /// The output of a tool that reports a failure.
     pub(crate) fn failed(content: impl Into<String>) -> Self {
         Self { content: content.into(), summary: "failed".to_owned(), is_error: true, ..Self::default() }
+    }
+
+    /// Leaves out the files for which `is_kept` is false, and says so in the text.
+    pub(crate) fn retain_files(&mut self, is_kept: impl FnMut(&MediaFile) -> bool) {
+        let count = self.media.len();
+        self.media.retain(is_kept);
+        let missing = count - self.media.len();
+        if missing > 0 {
+            let note = format!("\n[{missing} of {count} files are not shown: too many in one response]");
+            self.content.push_str(&note);
+        }
     }
 
     /// A result only for the model.
@@ -162,6 +176,12 @@ pub enum ErrorCode {
     Cancelled,
     /// The same call was repeated too often.
     Loop,
+    /// The response has as many calls as `max_calls` allows.
+    MaxCalls,
+    /// The response has as many requests with calls as `max_rounds` allows.
+    MaxRounds,
+    /// The tool was called as often as `max_uses` allows.
+    MaxUses,
 }
 
 impl ErrorCode {

@@ -1,5 +1,7 @@
 //! [`HostedTurn`]: the hosted tools of one client request.
 
+mod described;
+
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -22,6 +24,7 @@ use super::{
     call::HostedCall,
     deferred_turns::Record,
     inject::Offered,
+    media::{MAX_COUNT, MAX_FILES, MediaFile},
     registry::{Hosted, Snapshot},
     reports::Lines,
     settings::{ExecutionSettings, Visibility},
@@ -31,7 +34,7 @@ use super::{
 };
 use toolwire_net::telemetry;
 use toolwire_pipeline::{
-    conversation::{Call, CallOutput, Turn},
+    conversation::{Call, CallOutput, Part, Turn},
     event::Media,
     pipeline::DeferredTurn,
     rules::HostedRules,
@@ -66,10 +69,24 @@ struct Progress {
     calls: usize,
     /// Size of all results so far.
     bytes: usize,
+    /// Number and size of the files that models have got so far.
+    files: (usize, usize),
     /// Number of calls, by tool.
     uses: HashMap<Arc<str>, usize>,
     /// Number of equal calls, by tool and canonical arguments.
     equal: HashMap<(Arc<str>, String), usize>,
+}
+
+impl Progress {
+    /// Whether the model can get this file too. If so, it is counted.
+    fn has_room(&mut self, file: &MediaFile) -> bool {
+        let (count, bytes) = self.files;
+        let is_admitted = count < MAX_COUNT && bytes + file.size() <= MAX_FILES;
+        if is_admitted {
+            self.files = (count + 1, bytes + file.size());
+        }
+        is_admitted
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -84,10 +101,19 @@ pub struct Ran {
     pub details: Value,
     /// The names of the image files that the call created.
     pub(crate) images: Vec<String>,
+    /// Files for the model.
+    pub(crate) media: Vec<MediaFile>,
     /// The tool's own name, even if the model used another one.
     pub tool: Arc<str>,
     /// Empty if the tool is unknown.
     pub provider: Arc<str>,
+}
+
+impl Ran {
+    /// The files that follow the result in requests to the model.
+    pub fn files(&self) -> Vec<Part> {
+        self.media.iter().map(MediaFile::part).collect()
+    }
 }
 
 pub(super) type Finished = Result<Arc<Output>, ToolError>;
@@ -163,7 +189,7 @@ impl HostedTurn {
         DeferredTurn { turn, hosted }: DeferredTurn,
     ) {
         let ids = hosted.iter().map(|call| call.id.clone()).collect();
-        let record = Record { before, turn, hosted: ids, results: Vec::new() };
+        let record = Record { before, turn, hosted: ids, ..Record::default() };
         let pending = self.execution.deferred().begin(self.asker.owner, record);
         if hosted.is_empty() {
             return;
@@ -171,7 +197,10 @@ impl HostedTurn {
         let running = self.run_in(hop, hosted);
         self.execution.runtime().spawn(async move {
             let ran = pending.during(running).await;
-            pending.finish(ran.into_iter().map(|ran| ran.output).collect());
+            let files =
+                ran.iter().flat_map(|ran| ran.files().into_iter().map(|file| (ran.output.id.clone(), file)));
+            let files = files.collect();
+            pending.finish(ran.into_iter().map(|ran| ran.output).collect(), files);
         });
     }
 
@@ -315,7 +344,8 @@ impl HostedTurn {
             }
         }
         let finished = finished.into_iter().map(|result| result.unwrap_or_else(|| Err(lost())));
-        calls.iter().cloned().zip(finished).map(|(call, result)| self.ran(call, result)).collect()
+        let ran = calls.iter().cloned().zip(finished).map(|(call, result)| self.ran(call, result)).collect();
+        self.described(ran).await
     }
 
     /// Counts a call, and makes all checks that do not have to wait.
@@ -327,11 +357,13 @@ impl HostedTurn {
         let read = hosted.ok_or_else(unknown).map(|hosted| (hosted, read(hosted, call)));
         let mut state = self.state.lock();
         state.calls += 1;
-        if state.calls > settings.max_calls || state.rounds > settings.max_rounds {
-            return Err(ToolError::new(
-                ErrorCode::TooLarge,
-                "The limit of tool calls is reached. Answer with what is known.",
-            ));
+        let limits = [
+            (ErrorCode::MaxCalls, state.calls > settings.max_calls),
+            (ErrorCode::MaxRounds, state.rounds > settings.max_rounds),
+        ];
+        if let Some((code, _)) = limits.into_iter().find(|(_, is_exceeded)| *is_exceeded) {
+            let message = "The limit of tool calls is reached. Answer with what is known.";
+            return Err(ToolError::new(code, message));
         }
         if Instant::now() >= self.deadline {
             return Err(ToolError::new(
@@ -357,7 +389,7 @@ impl HostedTurn {
         *uses += 1;
         if let Some(most) = hosted.rules.max_uses.filter(|most| *uses > *most) {
             let message = format!("This tool may be called {most} times in one response.");
-            return Err(ToolError::new(ErrorCode::TooLarge, message));
+            return Err(ToolError::new(ErrorCode::MaxUses, message));
         }
         drop(state);
         Ok(HostedCall {
@@ -395,47 +427,50 @@ impl HostedTurn {
         audit.publish(Some(subject), event);
     }
 
+    /// Maximum size of a result of the tool, in bytes.
+    pub(super) fn max_result(&self, hosted: &Hosted) -> usize {
+        hosted.rules.max_result.unwrap_or(self.execution.settings().max_result)
+    }
+
     /// The result of a call for the model and the client. All results of a turn share a size limit.
     fn ran(&self, call: Call, result: Finished) -> Ran {
-        let settings = self.execution.settings();
-        let mut state = self.state.lock();
-        let left = settings.max_results.saturating_sub(state.bytes);
-        let result = result.and_then(|output| match output.content.len() <= left {
-            true => Ok(output),
-            false => {
-                let content = shrink(output.content.clone(), left).ok_or_else(too_large)?;
-                Ok(Arc::new(Output { content, ..Output::clone(&output) }))
-            }
-        });
-        let is_error = result.as_ref().map_or(true, |output| output.is_error);
         let hosted = self.tool(&call.name);
+        let most = hosted.map_or(usize::MAX, |hosted| self.max_result(hosted));
+        let mut state = self.state.lock();
+        let left = self.execution.settings().max_results.saturating_sub(state.bytes);
+        let result = result.and_then(|output| {
+            let mut output = Output::clone(&output);
+            output.retain_files(|file| state.has_room(file));
+            // Not all dialects can mark a result as an error, so its text reports the error.
+            if output.is_error {
+                output.content = ToolError::reported(output.content).content(&call.name);
+            }
+            output.content = shrink(output.content, most.min(left)).ok_or_else(too_large)?;
+            Ok(output)
+        });
         let label = hosted.map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
         let (tool, provider) = (self.own_name(&call.name), self.provider(&call.name));
-        let (content, note, details, images) = match result {
-            Ok(output) => {
-                let Output { content, summary, details, images, is_error } = Output::clone(&output);
-                // Not all dialects can mark a result as an error, so its text reports the error.
-                let content = match is_error {
-                    true => ToolError::reported(content).content(&call.name),
-                    false => content,
-                };
-                (content, if summary.is_empty() { "done".to_owned() } else { summary }, details, images)
-            }
-            Err(error) => (error.content(&call.name), error.message, Value::Null, Vec::new()),
-        };
+        let output = result.unwrap_or_else(|error| Output {
+            content: error.content(&call.name),
+            summary: error.message,
+            is_error: true,
+            ..Output::default()
+        });
+        let Output { content, summary, details, images, media, is_error } = output;
         state.bytes += content.len();
         drop(state);
         let arguments = match call.arguments.trim() {
             "" | "null" => "{}".to_owned(),
             _ => call.arguments,
         };
-        let note = one_line(&format!("{label}: {note}"));
+        let note = one_line(&format!("{label}: {}", if summary.is_empty() { "done" } else { &summary }));
         Ran {
             output: CallOutput { id: call.id, name: call.name, content, is_error },
             arguments,
             note,
             details,
             images,
+            media,
             tool,
             provider,
         }

@@ -1,7 +1,7 @@
 //! [`Vision`]: describes images for models without vision.
 //!
 //! Before the first hop of a response, each image in the conversation is replaced with the text `[image 1: …]`, which
-//! another model has written. Each request describes one image. Descriptions are cached, so that an image in a long
+//! another model has written. So is each image that a hosted tool returns. Each request describes one image. Descriptions are cached, so that an image in a long
 //! conversation is described only once.
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::{
     ask::{Ask, Payer, Purpose, Question},
+    asker::Asker,
     audit::{ExchangeId, Subject},
 };
 use toolwire_net::store::Owner;
@@ -78,6 +79,35 @@ pub struct Describer<'d> {
     pub payer: Option<Arc<dyn Payer>>,
     /// The exchange that events name.
     pub exchange: &'d ExchangeId,
+}
+
+/// Describes the images that hosted tools return to a model without vision.
+#[derive(Debug, Clone)]
+pub struct ResultDescriber {
+    vision: Arc<Vision>,
+    ask: Arc<dyn Ask>,
+    model: Arc<str>,
+}
+
+impl ResultDescriber {
+    /// Images are described by the model `model`, which `ask` asks.
+    pub fn new(vision: &Arc<Vision>, ask: &Arc<dyn Ask>, model: &str) -> Self {
+        Self { vision: Arc::clone(vision), ask: Arc::clone(ask), model: model.into() }
+    }
+
+    /// Adds descriptions of images to the texts of results. Each of `results` is followed by its images.
+    pub(crate) async fn describe(&self, results: Vec<Turn>, asker: &Asker) -> Vec<Turn> {
+        let mut conversation = Conversation { turns: results, ..Conversation::default() };
+        let digests = digests(&conversation, asker.owner, &self.model);
+        let describer = Describer {
+            ask: &self.ask,
+            model: &self.model,
+            payer: asker.payer.clone(),
+            exchange: &asker.exchange,
+        };
+        self.vision.describe(&mut conversation, digests, describer).await;
+        conversation.turns
+    }
 }
 
 /// Whether there is an image in the conversation.
@@ -182,6 +212,7 @@ fn question(turn: &Turn, image: &Part, describer: &Describer<'_>) -> Question {
     // Joins only as much of the text as is sent, since a long text may come with many images.
     let texts = turn.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
+        Part::Result(output) => Some(output.content.as_str()),
         _ => None,
     });
     let lines =

@@ -25,10 +25,14 @@ use super::{
     upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
 use toolwire_config::{Config, Model, ToolStyle};
-use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
+use toolwire_execution::{
+    Asker, ExchangeId, Execution, HostedTurn,
+    ask::Ask,
+    vision::{ResultDescriber, Vision},
+};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
-    conversation::{CompactionForm, Conversation, Thinking, ToolChoice},
+    conversation::{CompactionForm, Conversation, TOOL_MEDIA, Thinking, ToolChoice, ToolMedia},
     dialect::{
         Answering, ClientDialect, Clock, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest,
         check_choice,
@@ -79,6 +83,8 @@ pub(super) struct SharedState<'s> {
     pub(super) states: &'s Arc<TurnStates>,
     pub(super) execution: Option<&'s Arc<Execution>>,
     pub(super) hops: &'s Arc<KeptHops>,
+    /// Describes images, and the models that it asks.
+    pub(super) vision: Option<(&'s Arc<Vision>, &'s Arc<dyn Ask>)>,
 }
 
 /// A client's request that is prepared for its upstream.
@@ -178,14 +184,14 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
     let built = build(capabilities, model, dialect, &conversation, body, owner, now)?;
-    let Built { start, thinking, lacks_forced_call, may_join, constrained, .. } = built;
+    let Built { start, thinking, lacks_forced_call, may_join, has_tool_media, constrained, .. } = built;
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let runs_calls = hosted.is_some() || searching.is_some();
     let whole = body.filter(|_| !runs_calls && !is_settled && !is_summary);
     let goes_on = earlier.is_some();
     let may_go_on = goes_on || may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls;
-    let mut hops = (may_go_on || may_join || !built.dispensable.is_empty()).then(|| {
+    let mut hops = (may_go_on || may_join || has_tool_media || !built.dispensable.is_empty()).then(|| {
         Box::new(AskAgain::new(FirstRequest {
             config: Arc::clone(config),
             capabilities: Arc::clone(capabilities),
@@ -202,6 +208,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
             dispensable: built.dispensable,
             earlier,
             keeper: (hosted.is_some() || goes_on).then(|| shared.hops.keeper(owner, dialect, received)),
+            has_tool_media,
         })) as Box<dyn DecideHop>
     });
     let later = hops.as_mut().filter(|_| goes_on).map(|hops| hops.make()).transpose()?;
@@ -243,6 +250,7 @@ struct Built {
     left_out: Vec<String>,
     may_join: bool,
     dispensable: Vec<&'static str>,
+    has_tool_media: bool,
     constrained: Option<MeansKind>,
 }
 
@@ -267,6 +275,11 @@ fn build(
     now: u64,
 ) -> Result<Built, Failure> {
     let known = capabilities.about(model, conversation, owner);
+    let mut conversation = Cow::Borrowed(conversation);
+    if known.refused.contains(&TOOL_MEDIA) && ToolMedia::are_in(&conversation.turns) {
+        ToolMedia::leave_out(&mut conversation.to_mut().turns);
+    }
+    let (conversation, has_tool_media) = (&*conversation, ToolMedia::are_in(&conversation.turns));
     let (read, means) = (body.map(|body| &**body), &known.means);
     let (mut sent, left_out) = taught(model, conversation, dialect.dialect(), read, means, now)?;
     let Encoded { request, opens_reasoning, lacks_forced_call } = encode(model, &known, &mut sent, now)?;
@@ -275,7 +288,17 @@ fn build(
     let may_join = known.options.side().may_join(&sent.turns);
     let dispensable = ModelFacts::dispensable(&sent);
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
-    Ok(Built { request, start, thinking, lacks_forced_call, left_out, may_join, dispensable, constrained })
+    Ok(Built {
+        request,
+        start,
+        thinking,
+        lacks_forced_call,
+        left_out,
+        may_join,
+        dispensable,
+        has_tool_media,
+        constrained,
+    })
 }
 
 /// The tools that toolwire runs and the model is offered, or the command that is executed instead of a request.
@@ -289,14 +312,16 @@ struct Offered {
 impl Offered {
     /// Declares the tools in `conversation`.
     fn new(
-        SharedState { capabilities, execution, .. }: SharedState<'_>,
+        SharedState { capabilities, execution, vision, .. }: SharedState<'_>,
         model: &Model,
         dialect: ClientDialect,
         conversation: &mut Conversation,
         caller: &Caller,
         id: &ExchangeId,
     ) -> Self {
-        let host = |execution| host(execution, model, conversation, caller, id);
+        let describer = vision.zip(model.vision.as_deref());
+        let describer = describer.map(|((vision, ask), model)| ResultDescriber::new(vision, ask, model));
+        let host = |execution| host(execution, model, conversation, (caller, describer), id);
         let (command, hosted) = execution.map_or((None, None), host);
         let may_search = command.is_none() && conversation.choices.unwrap_or(1) <= 1;
         let options = capabilities.servers.options(&model.upstream);
@@ -350,7 +375,7 @@ pub(super) fn host(
     execution: &Arc<Execution>,
     model: &Model,
     conversation: &mut Conversation,
-    caller: &Caller,
+    (caller, describer): (&Caller, Option<ResultDescriber>),
     exchange: &ExchangeId,
 ) -> (Option<Command>, Option<HostedTurn>) {
     if !model.execution || conversation.is_prompt || conversation.choices.unwrap_or(1) > 1 {
@@ -362,6 +387,7 @@ pub(super) fn host(
         payer: caller.payer(),
         model: conversation.model.as_str().into(),
         exchange: exchange.clone(),
+        describer,
     };
     let command = Command::find(execution, conversation, &asker);
     if command.is_some() {

@@ -11,6 +11,7 @@ mod continuation;
 mod earlier_hops;
 mod first_request;
 mod kept_hops;
+mod refusals;
 mod searches;
 mod shown;
 mod turns;
@@ -29,7 +30,7 @@ use serde_json::Value;
 
 use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
-    conversation::{Call, CallOutput, Conversation, Turn},
+    conversation::{Call, Conversation, TOOL_MEDIA, ToolMedia, Turn},
     dialect::{ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
     event::{Event, Media, Warning},
     failure::Failure,
@@ -44,6 +45,7 @@ pub(super) use self::{
     kept_hops::{HopKeeper, KeptHops},
 };
 use self::{
+    refusals::may_mean_a_constraint,
     searches::Searches,
     shown::{announced, lined, outcome, told},
     turns::{after_calls, make_objects, results},
@@ -157,6 +159,10 @@ pub(super) struct AskAgain {
     joins: bool,
     /// The members of the last request that could be left out.
     dispensable: Vec<&'static str>,
+    /// Whether the last request has files that hosted tools have returned.
+    has_tool_media: bool,
+    /// Whether these files are left out since the upstream has refused a request with them.
+    leaves_out_media: bool,
     /// Members that are left out since the upstream has refused a request because of them.
     left_out: Vec<&'static str>,
     /// Whether the upstream has accepted a request without these members.
@@ -165,19 +171,6 @@ pub(super) struct AskAgain {
 
 /// Maximum number of members that are left out of one response's requests because the upstream refused them.
 const MAX_LEFT_OUT: usize = 4;
-
-/// Whether an error may mean that the server does not support a constraint. Most servers then respond with status 400
-/// or 422, others with a server error that names the constraint
-/// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
-fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
-    const WORDS: [&[u8]; 4] = [b"response_format", b"literal_error", b"grammar", b"schema"];
-    let names_it = || WORDS.iter().any(|word| body.windows(word.len()).any(|part| part == *word));
-    match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => true,
-        StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED => names_it(),
-        _ => false,
-    }
-}
 
 impl AskAgain {
     /// Creates the object that makes the decisions for the response to this request.
@@ -203,6 +196,8 @@ impl AskAgain {
             may_join: first.may_join,
             joins: false,
             dispensable: std::mem::take(&mut first.dispensable),
+            has_tool_media: first.has_tool_media,
+            leaves_out_media: false,
             left_out: Vec::new(),
             has_learned: false,
             first,
@@ -232,6 +227,10 @@ impl AskAgain {
             known.options = Cow::Owned(known.options.into_owned().observing(strict));
         }
         known.refused.extend(&self.left_out);
+        if self.leaves_out_media || known.refused.contains(&TOOL_MEDIA) {
+            ToolMedia::leave_out(&mut conversation.turns);
+        }
+        self.has_tool_media = ToolMedia::are_in(&conversation.turns);
         self.tools = (!self.dropped.is_empty()).then(|| of_tools(&conversation));
         let means = self.dropped.iter().fold(known.means, |means, kind| kind.removed_from(means));
         let mut sent =
@@ -348,11 +347,11 @@ impl DecideHop for AskAgain {
             return Continuation::EndWith(shown);
         }
         self.so_far.has_run |= !ran.is_empty();
-        let outputs: Vec<&CallOutput> =
-            ran.iter().map(|ran| &ran.output).chain(found.iter().map(|found| &found.output)).collect();
-        turns
-            .iter_mut()
-            .for_each(|turn| make_objects(turn, |call| outputs.iter().any(|output| output.id == call.id)));
+        let found = found.iter().map(|found| (&found.output, Vec::new()));
+        let outputs: Vec<_> = ran.iter().map(|ran| (&ran.output, ran.files())).chain(found).collect();
+        turns.iter_mut().for_each(|turn| {
+            make_objects(turn, |call| outputs.iter().any(|(output, _)| output.id == call.id));
+        });
         let results = results(&turns, &outputs);
         turns.extend(results);
         // The client sends back what it has seen.
@@ -402,6 +401,9 @@ impl DecideHop for AskAgain {
     fn refused(&mut self, status: StatusCode, body: &[u8]) -> bool {
         if self.may_join && refuses_roles(status.as_u16(), body) {
             self.joins = true;
+            return true;
+        }
+        if self.has_tool_media && self.refuses_tool_media(status, body) {
             return true;
         }
         let member = refused_member(status.as_u16(), body, &self.dispensable);

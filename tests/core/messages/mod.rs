@@ -216,6 +216,7 @@ fn response() -> Vec<Event<'static>> {
         server: "".into(),
         arguments: Some(r#"{"query":"q"}"#.into()),
         content: Some(r#"{"results":[{"url":"https://a","title":"A","snippet":"x"}]}"#.into()),
+        details: None,
         is_error: false,
     };
     let weather = ServerCall {
@@ -225,6 +226,7 @@ fn response() -> Vec<Event<'static>> {
         server: "".into(),
         arguments: None,
         content: Some("rain".into()),
+        details: None,
         is_error: true,
     };
     vec![

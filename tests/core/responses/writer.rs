@@ -143,6 +143,7 @@ fn everything() -> Vec<Event<'static>> {
         server: "".into(),
         arguments: Some(r#"{"query":"q"}"#.into()),
         content: Some(r#"{"results":[{"url":"https://a","title":"A"}]}"#.into()),
+        details: None,
         is_error: false,
     };
     let asked = ServerCall {
@@ -152,6 +153,7 @@ fn everything() -> Vec<Event<'static>> {
         server: "".into(),
         arguments: Some("{}".into()),
         content: None,
+        details: None,
         is_error: false,
     };
     let told = ServerCall { arguments: None, content: Some("rain".into()), is_error: true, ..asked.clone() };
@@ -261,6 +263,7 @@ fn images_call(id: &str, runner: Runner, result: Option<bool>) -> Event<'static>
         server: "".into(),
         arguments: result.is_none().then(|| r#"{"prompt":"a fox"}"#.into()),
         content: result.map(|_| "links".into()),
+        details: None,
         is_error: result == Some(false),
     })
 }

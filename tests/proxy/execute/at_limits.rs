@@ -59,10 +59,10 @@ async fn calls_beyond_max_calls_are_refused() {
     let (ran, tools) = outcomes(&[&[1, 2, 3, 4, 5]], settings, "").await;
     assert_eq!(
         (ran, tools[1].len()),
-        (vec![["ok", "ok", "ok", "too_large", "too_large"].map(str::to_owned).to_vec()], 0)
+        (vec![["ok", "ok", "ok", "max_calls", "max_calls"].map(str::to_owned).to_vec()], 0)
     );
     let (ran, tools) = outcomes(&[&[1, 2], &[3, 4]], settings, "").await;
-    assert_eq!(ran, [["ok", "ok"], ["ok", "too_large"]]);
+    assert_eq!(ran, [["ok", "ok"], ["ok", "max_calls"]]);
     assert_eq!(tools.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 0]);
 }
 
@@ -73,9 +73,9 @@ async fn tool_is_withdrawn_after_max_uses() {
         (&[&[1][..]][..], vec![vec!["ok"]], vec![3, 3]),
         (&[&[1, 2]], vec![vec!["ok", "ok"]], vec![3, 2]),
         (&[&[1], &[2]], vec![vec!["ok"], vec!["ok"]], vec![3, 3, 2]),
-        (&[&[1, 2, 3]], vec![vec!["ok", "ok", "too_large"]], vec![3, 2]),
+        (&[&[1, 2, 3]], vec![vec!["ok", "ok", "max_uses"]], vec![3, 2]),
         // If the model calls the tool anyway, the call fails.
-        (&[&[1, 2], &[3]], vec![vec!["ok", "ok"], vec!["too_large"]], vec![3, 2, 2]),
+        (&[&[1, 2], &[3]], vec![vec!["ok", "ok"], vec!["max_uses"]], vec![3, 2, 2]),
     ] {
         let (ran, tools) = outcomes(hops, "", rules).await;
         assert_eq!(ran, expected, "{hops:?}");

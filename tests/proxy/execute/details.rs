@@ -20,13 +20,13 @@ const MARK: &str = "\"tabId\":777";
 
 /// A tool whose answer has details, an audit file in `folder`, and a model that calls the tool in each of its
 /// responses.
-async fn start(capture: &str, folder: &tempfile::TempDir) -> (Proxy, Upstream, Asked) {
+async fn start(capture: &str, visibility: &str, folder: &tempfile::TempDir) -> (Proxy, Upstream, Asked) {
     let turn = || [call(0, "call_0", "tab", "{}") + &end("tool_calls"), text("done") + &end("stop")];
     let (upstream, asked) = upstream(turn().into_iter().chain(turn())).await;
     let audit = folder.path().join("audit.jsonl");
     let answer = json!({"content": [{"type": "text", "text": "ok"}], "details": {"tabId": 777}});
     let execution = format!(
-        "[admin]\napi_keys = [\"{KEY}\"]\n{capture}\n[execution]\naudit = {audit:?}\n[[providers]]\nname = \"tab\"\n\
+        "[admin]\napi_keys = [\"{KEY}\"]\n{capture}\n[execution]\nvisibility = \"{visibility}\"\naudit = {audit:?}\n[[providers]]\nname = \"tab\"\n\
          kind = \"command\"\ncommand = [\"echo\", '{answer}']\ndescription = \"Opens a tab.\"\n"
     );
     let proxy = Setup { execution, ..Setup::new(upstream.address) }.start().await;
@@ -76,7 +76,7 @@ async fn audited(folder: &tempfile::TempDir, count: usize) -> String {
 #[tokio::test]
 async fn details_reach_people_and_no_model() {
     let folder = tempfile::tempdir().unwrap();
-    let (proxy, _upstream, asked) = start("capture = \"redacted\"", &folder).await;
+    let (proxy, _upstream, asked) = start("capture = \"redacted\"", "off", &folder).await;
     let mut feed = feed(&proxy).await;
     let [by_hand, chat, client] = calls(&proxy).await;
     assert_eq!(serde_json::from_str::<Value>(&by_hand).unwrap()["details"], json!({"tabId": 777}));
@@ -93,8 +93,19 @@ async fn details_reach_people_and_no_model() {
 #[tokio::test]
 async fn details_are_kept_nowhere_while_contents_are_not_captured() {
     let folder = tempfile::tempdir().unwrap();
-    let (proxy, _upstream, _asked) = start("", &folder).await;
+    let (proxy, _upstream, _asked) = start("", "off", &folder).await;
     let [by_hand, _, client] = calls(&proxy).await;
     assert!(by_hand.contains(MARK) && !client.contains("777"), "{by_hand} {client}");
     assert!(!audited(&folder, 3).await.contains("777"));
+}
+
+#[tokio::test]
+async fn details_are_members_of_items_that_chat_clients_see() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, _upstream, asked) = start("", "items", &folder).await;
+    let [_, _, client] = calls(&proxy).await;
+    let response: Value = serde_json::from_str(&client).unwrap();
+    let results = &response["choices"][0]["message"]["tool_results"];
+    assert_eq!((&results[0]["content"], &results[0]["details"]), (&json!("ok"), &json!({"tabId": 777})));
+    assert!(!Value::from(asked.lock().unwrap().clone()).to_string().contains("777"));
 }

@@ -11,6 +11,7 @@ mod limits;
 mod mcp;
 mod mcp_server;
 mod mcp_types;
+mod media;
 mod mixed;
 mod mixed_clients;
 mod model_search;

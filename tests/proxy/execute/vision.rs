@@ -18,14 +18,14 @@ const IMAGE: &str = "data:image/png;base64,iVBORw0KGgphYmM=";
 
 /// The requests to each of the two models.
 #[derive(Debug, Default)]
-struct Asked {
-    describer: Vec<Value>,
-    model: Vec<Value>,
+pub(super) struct Asked {
+    pub(super) describer: Vec<Value>,
+    pub(super) model: Vec<Value>,
 }
 
 /// An upstream for both models. The one without vision answers with the next of `streams`. The other one describes
 /// images, or fails if `fails` is set.
-async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked>>) {
+pub(super) async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked>>) {
     let asked = Arc::<Mutex<Asked>>::default();
     let shared = (Arc::clone(&asked), streams.to_vec());
     let upstream =
@@ -50,7 +50,7 @@ async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked
     (upstream.await, asked)
 }
 
-async fn start(upstream: &Upstream, execution: &str) -> Proxy {
+pub(super) async fn start(upstream: &Upstream, execution: &str) -> Proxy {
     let mut setup = Setup::new(upstream.address);
     setup.vision = Some("org/other");
     setup.execution = execution.to_owned();

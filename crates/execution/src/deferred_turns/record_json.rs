@@ -1,10 +1,11 @@
 //! Records as JSON, for the store. A record that cannot be parsed counts as lost.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{DeferredEntry, Record};
 use toolwire_pipeline::{
-    conversation::{AS_WRITTEN, Call, CallOutput, Part, Role, Turn, TurnState},
+    conversation::{AS_WRITTEN, Call, CallOutput, Part, Role, ToolMedia, Turn, TurnState},
     dialect::Dialect,
     event::Opaque,
 };
@@ -15,6 +16,8 @@ struct Saved {
     turn: SavedTurn,
     hosted: Vec<String>,
     results: Vec<SavedResult>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    files: Vec<(String, Value)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,9 +36,20 @@ struct SavedTurn {
 #[serde(rename_all = "snake_case")]
 enum SavedPart {
     Text(String),
-    Reasoning { text: String, signature: Option<SavedState>, redacted: bool },
-    Call { id: String, name: String, arguments: String, signature: Option<SavedState> },
+    Reasoning {
+        text: String,
+        signature: Option<SavedState>,
+        redacted: bool,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        signature: Option<SavedState>,
+    },
     Result(SavedResult),
+    /// A file that a hosted tool has returned.
+    File(Value),
 }
 
 /// State that must be sent back to an upstream, with the name of its dialect.
@@ -79,12 +93,14 @@ pub fn read_state(bytes: &[u8]) -> Option<TurnState> {
 }
 
 pub(super) fn write(record: &Record) -> Vec<u8> {
-    let Record { before, turn, hosted, results } = record.clone();
+    let Record { before, turn, hosted, results, files } = record.clone();
+    let files = files.into_iter().filter_map(|(id, file)| Some((id, ToolMedia::of(&file)?.clone())));
     let saved = Saved {
         before: before.into_iter().map(SavedTurn::of).collect(),
         turn: SavedTurn::of(turn),
         hosted,
         results: results.into_iter().map(SavedResult::of).collect(),
+        files: files.collect(),
     };
     serde_json::to_vec(&saved).unwrap_or_default()
 }
@@ -99,12 +115,13 @@ pub(super) fn read(bytes: &[u8]) -> Option<DeferredEntry> {
     if let Ok(Under { under }) = serde_json::from_slice(bytes) {
         return Some(DeferredEntry::Under(under));
     }
-    let Saved { before, turn, hosted, results } = serde_json::from_slice(bytes).ok()?;
+    let Saved { before, turn, hosted, results, files } = serde_json::from_slice(bytes).ok()?;
     Some(DeferredEntry::Record(Record {
         before: before.into_iter().map(SavedTurn::turn).collect(),
         turn: turn.turn(),
         hosted,
         results: results.into_iter().map(SavedResult::output).collect(),
+        files: files.into_iter().map(|(id, file)| (id, ToolMedia::part(file))).collect(),
     }))
 }
 
@@ -132,7 +149,8 @@ impl SavedPart {
                 Self::Call { id, name, arguments, signature: signature.map(SavedState::of) }
             }
             Part::Result(output) => Self::Result(SavedResult::of(output)),
-            Part::Image { .. } | Part::Other(_) => return None,
+            part @ Part::Other(_) => Self::File(ToolMedia::of(&part)?.clone()),
+            Part::Image { .. } => return None,
         })
     }
 
@@ -146,6 +164,7 @@ impl SavedPart {
                 Part::Call(Call { id, name, arguments, signature: signature.and_then(SavedState::opaque) })
             }
             Self::Result(result) => Part::Result(result.output()),
+            Self::File(file) => ToolMedia::part(file),
         }
     }
 }

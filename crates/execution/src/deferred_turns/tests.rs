@@ -1,5 +1,7 @@
+use serde_json::json;
+
 use super::*;
-use toolwire_pipeline::event::Opaque;
+use toolwire_pipeline::{conversation::ToolMedia, event::Opaque};
 
 const OWNER: Owner = Owner([1; 32]);
 
@@ -27,6 +29,7 @@ fn record(ids: &[&str], hosted: &[&str]) -> Record {
         turn: calling("Hm.", ids),
         hosted: hosted.iter().map(|id| (*id).to_owned()).collect(),
         results: hosted.iter().map(|id| output(id, &format!("result of {id}"))).collect(),
+        files: Vec::new(),
     }
 }
 
@@ -42,8 +45,9 @@ async fn restored(deferred: &DeferredTurns, turns: Vec<Turn>) -> Vec<Turn> {
 }
 
 fn kept(deferred: &Arc<DeferredTurns>, record: Record) {
-    let results = record.results.clone();
-    deferred.begin(OWNER, Record { results: Vec::new(), ..record }).finish(results);
+    let (results, files) = (record.results.clone(), record.files.clone());
+    let begun = Record { results: Vec::new(), files: Vec::new(), ..record };
+    deferred.begin(OWNER, begun).finish(results, files);
 }
 
 fn in_memory() -> Arc<DeferredTurns> {
@@ -77,6 +81,23 @@ async fn turns_of_earlier_hops_are_put_back() {
     kept(&deferred, Record { before: before.clone(), ..record(&["a", "b"], &["a"]) });
     let turns = restored(&deferred, vec![calling("First.\n\nHm.", &["b"]), result("b", "of b")]).await;
     let rest = [calling("Hm.", &["a", "b"]), result("a", "result of a"), result("b", "of b")];
+    assert_eq!(turns, [before.as_slice(), &rest].concat());
+}
+
+#[tokio::test]
+async fn files_are_put_back_with_their_results() {
+    let deferred = in_memory();
+    let file = ToolMedia::part(json!({"type": "image", "mimeType": "image/png", "data": "AAAA"}));
+    let with_file = |mut turn: Turn| {
+        turn.parts.push(file.clone());
+        turn
+    };
+    let before = vec![calling("First.", &["x"]), with_file(result("x", "of x"))];
+    let files = vec![("a".to_owned(), file.clone())];
+    kept(&deferred, Record { before: before.clone(), files, ..record(&["a", "b"], &["a"]) });
+    let turns = restored(&deferred, vec![calling("First.\n\nHm.", &["b"]), result("b", "of b")]).await;
+    let own = with_file(result("a", "result of a"));
+    let rest = [calling("Hm.", &["a", "b"]), own, result("b", "of b")];
     assert_eq!(turns, [before.as_slice(), &rest].concat());
 }
 
@@ -140,7 +161,7 @@ async fn the_next_request_waits_for_results() {
     let pending = deferred.begin(OWNER, Record { results: Vec::new(), ..record(&["a", "b"], &["a"]) });
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        pending.finish(results);
+        pending.finish(results, Vec::new());
     });
     let mut conversation = asked(vec![calling("Hm.", &["b"]), result("b", "of b")]);
     deferred.restore(&mut conversation, OWNER, Instant::now() + Duration::from_secs(60)).await.unwrap();

@@ -214,8 +214,8 @@ impl Server {
             Err(unanswered) => return unanswered.into_output(),
         };
         match result {
-            ServerResult::CallToolResult(result) => Ok(self.output(result).await),
-            result if is_without_content(&result) => Ok(self.output(CallToolResult::default()).await),
+            ServerResult::CallToolResult(result) => Ok(output::of(result)),
+            result if is_without_content(&result) => Ok(output::of(CallToolResult::default())),
             ServerResult::InputRequiredResult(_) => Err(ToolError {
                 is_retryable: false,
                 ..failed("The tool asks for input, which cannot be given.")
@@ -225,10 +225,6 @@ impl Server {
             }
             _ => Err(not_a_result()),
         }
-    }
-
-    async fn output(&self, result: CallToolResult) -> Output {
-        output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await
     }
 
     /// Sends a request that belongs to a call. Dropping the future cancels it at the server.

@@ -6,6 +6,7 @@ use toolwire_pipeline::{
     event::{Event, Media, Warning},
 };
 
+use super::turns::size_of;
 use crate::tool_search::Found;
 
 #[derive(Debug)]
@@ -36,4 +37,11 @@ pub(crate) struct NextHop {
     pub(crate) turns: Vec<Turn>,
     /// Events that the client receives before the hop's response.
     pub(crate) shown: Vec<Event<'static>>,
+}
+
+impl NextHop {
+    /// Approximate size in bytes of the text and files added to the request.
+    pub(crate) fn size(&self) -> usize {
+        self.turns.iter().map(size_of).sum()
+    }
 }

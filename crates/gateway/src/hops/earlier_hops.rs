@@ -8,7 +8,7 @@ use toolwire_pipeline::conversation::{Part, Turn};
 #[cfg(test)]
 use toolwire_pipeline::conversation::{CallOutput, Role};
 
-use super::{AskAgain, NextHop};
+use super::{AskAgain, turns::size_of};
 
 /// What the earlier hops of a response have added to the client's request. Another model that goes on after them needs
 /// nothing else of them.
@@ -138,23 +138,4 @@ fn forget_state(turn: &mut Turn) {
             call.signature = None;
         }
     }
-}
-
-impl NextHop {
-    /// Approximate size in bytes of the text added to the request.
-    pub(crate) fn size(&self) -> usize {
-        self.turns.iter().map(size_of).sum()
-    }
-}
-
-fn size_of(turn: &Turn) -> usize {
-    let size = |part: &Part| match part {
-        Part::Text(text) => text.size(),
-        Part::Reasoning { text, .. } => text.len(),
-        Part::Call(call) => call.arguments.len(),
-        Part::Result(output) => output.content.len(),
-        Part::Image { url, .. } => url.len(),
-        Part::Other(_) => 0,
-    };
-    turn.parts.iter().map(size).sum()
 }

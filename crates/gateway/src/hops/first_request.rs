@@ -51,6 +51,8 @@ pub(crate) struct FirstRequest {
     pub(crate) may_join: bool,
     /// The members of the request that could be left out.
     pub(crate) dispensable: Vec<&'static str>,
+    /// Whether files that hosted tools have returned could be left out.
+    pub(crate) has_tool_media: bool,
     /// The hops after which the request goes on, if there are any.
     pub(crate) earlier: Option<Box<EarlierHops>>,
     /// Keeps the results of hosted tools if the response fails.

@@ -23,6 +23,7 @@ pub(super) fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'st
         server: Cow::Owned(server.to_owned()),
         arguments: Some(Cow::Owned(call.arguments.clone())),
         content: None,
+        details: None,
         is_error: false,
     }
 }
@@ -94,6 +95,7 @@ fn result_of(ran: &Ran) -> ServerCall<'static> {
         server: Cow::Owned(ran.provider.to_string()),
         arguments: None,
         content: Some(Cow::Owned(content)),
+        details: (!ran.details.is_null()).then(|| Cow::Owned(ran.details.to_string())),
         is_error,
     }
 }

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use toolwire_execution::HostedTurn;
-use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn};
+use toolwire_pipeline::conversation::{
+    Call, CallOutput, Conversation, Part, Role, ToolChoice, ToolMedia, Turn,
+};
 
 /// Adapts the request after hosted tools have run: the call that the client required has been made, and tools may be
 /// exhausted.
@@ -54,20 +56,38 @@ pub(super) fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     }
 }
 
-/// Returns the results of the calls in the last of `turns`, in order.
-pub(super) fn results(turns: &[Turn], outputs: &[&CallOutput]) -> Vec<Turn> {
+/// Returns the results of the calls in the last of `turns`, in order. Each of `outputs` has the files that belong to it.
+pub(super) fn results(turns: &[Turn], outputs: &[(&CallOutput, Vec<Part>)]) -> Vec<Turn> {
     let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
     });
     let result = |call: &Call| {
-        let own = outputs.iter().find(|output| output.id == call.id).map(|output| CallOutput::clone(output));
-        own.unwrap_or_else(|| CallOutput {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            content: "This call was not executed. If it is still needed, call the tool again.".to_owned(),
-            is_error: true,
-        })
+        let own = outputs.iter().find(|(output, _)| output.id == call.id);
+        let own = own.map(|(output, files)| (CallOutput::clone(output), files.clone()));
+        let (output, files) = own.unwrap_or_else(|| {
+            let output = CallOutput {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                content: "This call was not executed. If it is still needed, call the tool again.".to_owned(),
+                is_error: true,
+            };
+            (output, Vec::new())
+        });
+        Turn::of(Role::Tool, std::iter::once(Part::Result(output)).chain(files).collect())
     };
-    calls.map(|call| Turn::of(Role::Tool, vec![Part::Result(result(call))])).collect()
+    calls.map(result).collect()
+}
+
+/// Approximate size in bytes of the text and files in `turn`.
+pub(super) fn size_of(turn: &Turn) -> usize {
+    let size = |part: &Part| match part {
+        Part::Text(text) => text.size(),
+        Part::Reasoning { text, .. } => text.len(),
+        Part::Call(call) => call.arguments.len(),
+        Part::Result(output) => output.content.len(),
+        Part::Image { url, .. } => url.len(),
+        Part::Other(_) => ToolMedia::size(part),
+    };
+    turn.parts.iter().map(size).sum()
 }

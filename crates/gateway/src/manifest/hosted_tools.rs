@@ -184,6 +184,7 @@ impl Shown {
                 server: Cow::Borrowed(server),
                 arguments: arguments.as_deref().map(Cow::Borrowed),
                 content: content.as_deref().map(Cow::Borrowed),
+                details: None,
                 is_error: *is_error,
             }),
             Self::Image { id, mime, data } => Event::Media(Media {

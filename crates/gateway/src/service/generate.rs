@@ -398,6 +398,7 @@ impl Service {
             states: &self.shared.stored.turns,
             execution: self.shared.hosting.execution.as_deref().map(|started| &**started),
             hops: &self.shared.stored.hops,
+            vision: Some((&self.shared.hosting.vision, &self.asking)),
         };
         exchange::prepare(shared, request)
     }

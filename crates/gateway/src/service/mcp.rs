@@ -78,6 +78,7 @@ impl Service {
             owner: caller.owner,
             client: caller.label().map(Into::into),
             payer: caller.payer(),
+            describer: None,
             model: "".into(),
             exchange: access.id().into(),
         };

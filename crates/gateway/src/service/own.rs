@@ -110,6 +110,7 @@ impl Service {
             states: &self.shared.stored.turns,
             execution: None,
             hops: &self.shared.stored.hops,
+            vision: None,
         };
         let model = exchange::model(&made.config, dialect, &conversation)?;
         let mut exchange = exchange::prepare(

@@ -83,7 +83,7 @@ impl Service {
     ) -> Result<usize, Failure> {
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         if let Some(execution) = self.shared.hosting.execution.as_deref() {
-            exchange::host(execution, model, &mut conversation, caller, id);
+            exchange::host(execution, model, &mut conversation, (caller, None), id);
         }
         let options = self.shared.capabilities.servers.options(&model.upstream);
         tool_search::offer(model, options, dialect, &mut conversation);

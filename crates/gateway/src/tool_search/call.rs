@@ -182,6 +182,7 @@ impl Searching {
             server: Cow::Borrowed(""),
             arguments: Some(Cow::Owned(arguments)),
             content: Some(Cow::Owned(content)),
+            details: None,
             is_error: found.output.is_error,
         }))
     }

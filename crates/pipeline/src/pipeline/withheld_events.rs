@@ -163,7 +163,8 @@ fn weight(event: &Event<'_>) -> usize {
         Event::CallResult(result) => OVERHEAD + result.id.len() + result.content.len(),
         Event::ServerCall(call) => {
             let len = |text: &Option<std::borrow::Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());
-            OVERHEAD + call.id.len() + call.name.len() + len(&call.arguments) + len(&call.content)
+            let texts = [&call.arguments, &call.content, &call.details].into_iter().map(len).sum::<usize>();
+            OVERHEAD + call.id.len() + call.name.len() + texts
         }
         Event::Annotation(annotation) => OVERHEAD + annotation.url.len() + annotation.title.len(),
         Event::Media(media) => OVERHEAD + media.id.len() + media.data.len(),

@@ -91,6 +91,11 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
             object.insert(key.to_owned(), text.as_ref().into());
         }
     }
+    if let Some(details) =
+        call.details.as_deref().and_then(|details| serde_json::from_str::<Value>(details).ok())
+    {
+        object.insert("details".to_owned(), details);
+    }
     if call.is_error {
         object.insert("is_error".to_owned(), true.into());
     }

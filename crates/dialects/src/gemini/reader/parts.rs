@@ -228,6 +228,7 @@ const NOTHING_RAN: ServerCall<'static> = ServerCall {
     server: Cow::Borrowed(""),
     arguments: None,
     content: None,
+    details: None,
     is_error: false,
 };
 

@@ -66,6 +66,7 @@ impl Hosted {
             server: Cow::Borrowed(&self.server),
             arguments: (!self.is_result).then_some(Cow::Borrowed(arguments)),
             content: self.is_result.then_some(Cow::Borrowed(&*self.content)),
+            details: None,
             is_error: self.is_error,
         }));
     }

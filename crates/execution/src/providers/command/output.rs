@@ -75,7 +75,13 @@ mod tests {
             let output = read(text);
             assert_eq!((output.content.as_str(), output.is_error), (error, true), "{text}");
         }
-        let output = read(r#"{"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "x"}], "more": 1}"#);
+        let output = read(r#"{"content": [{"type": "text", "text": "a"}, {"type": "image", "url": "x"}], "more": 1}"#);
         assert_eq!((output.content.as_str(), output.is_error), ("a [image]", false));
+        let output = read(r#"{"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "iVBORw0KGgo="}]}"#);
+        assert_eq!((output.content.as_str(), output.media.len()), ("a [image/png, 9 bytes]", 1));
+        let output = read(r#"{"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/x"}]}"#);
+        assert_eq!((output.content.as_str(), output.media.len()), ("[audio/x, 3 bytes]", 0));
+        let output = read(r#"{"content": [{"type": "text", "text": ""}], "details": {"k": 1}}"#);
+        assert_eq!(output.content, "ok");
     }
 }

@@ -86,7 +86,7 @@ impl Server {
             return Err(not_a_result().into());
         };
         let content = read.contents.into_iter().map(block).collect();
-        Ok(self.output(CallToolResult::success(content)).await)
+        Ok(super::output::of(CallToolResult::success(content)))
     }
 
     /// Lists resources from `cursor` on. The first list also has the templates.

@@ -72,6 +72,7 @@ impl Calls {
             server: Cow::Borrowed(""),
             arguments: told.as_deref().map(Cow::Borrowed),
             content: result.map(|result| Cow::Borrowed(&*result.content)),
+            details: None,
             is_error: result.is_some_and(|result| result.is_error),
         };
         out.event(Event::ServerCall(call));

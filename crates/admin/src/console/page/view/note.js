@@ -21,6 +21,9 @@ const KNOWN = {
   content_policy: ["The service refused the description.", "Try a different one."],
   too_large: ["It is larger than the limit allows.", "Ask for less."],
   cancelled: ["It was cancelled."],
+  max_calls: ["The response has as many calls as `max_calls` allows.", "The model was told to answer without more."],
+  max_rounds: ["The response has as many rounds as `max_rounds` allows.", "The model was told to answer without more."],
+  max_uses: ["The tool was called as often as `max_uses` allows.", "The model was told to answer without it."],
   loop: ["The same call was made again and again.", "The model was told to answer without it."],
   // Requests.
   invalid_key: ["The key is not valid."],

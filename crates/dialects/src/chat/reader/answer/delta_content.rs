@@ -273,6 +273,7 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
             server: Cow::Borrowed(""),
             arguments: given("arguments"),
             content: given("content"),
+            details: None,
             is_error,
         }));
     }

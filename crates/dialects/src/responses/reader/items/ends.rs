@@ -219,6 +219,7 @@ impl ResponseReader {
             server: Cow::Borrowed(""),
             arguments: given(&["arguments", "action", "queries", "code"]),
             content,
+            details: None,
             is_error: error.is_some() || item.text("status") == "failed",
         };
         self.emit_item(item, &Event::ServerCall(call), out);
