@@ -296,8 +296,9 @@ async fn lines_about_calls_are_in_no_signed_reasoning() {
                 items.map(|item| (text(item), item.get("encrypted_content").is_some())).collect()
             }
         };
-        let [first, note, second] = &texts[..] else { panic!("{speaker:?} {texts:?}") };
+        let [first, line, note, second] = &texts[..] else { panic!("{speaker:?} {texts:?}") };
         assert_eq!((first, second), (&("hm1".to_owned(), true), &("hm2".to_owned(), true)));
-        assert!(note.0.starts_with("Running: hosted\nhosted: ") && !note.1, "{note:?}");
+        assert_eq!(line, &("Running: hosted\n".to_owned(), false));
+        assert!(note.0.starts_with("hosted: ") && !note.1, "{note:?}");
     }
 }

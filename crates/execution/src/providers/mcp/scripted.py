@@ -120,7 +120,8 @@ def resources(method, params):
         "test://none": [],
         "test://odd": 5,
     }
-    return {"contents": contents[params["uri"]]} if params["uri"] in contents else None
+    is_known = method == "resources/read" and params["uri"] in contents
+    return {"contents": contents[params["uri"]]} if is_known else None
 
 
 def answer(message):
