@@ -15,7 +15,8 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+        ListToolsResult, PaginatedRequestParams, ResourceContents, ServerCapabilities, ServerConfig, Tool,
+        ToolAnnotations,
     },
     service::RequestContext,
     transport::streamable_http_server::{
@@ -28,7 +29,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{Asker, Execution, Hosted, Injection, rules::Asked};
+use super::{Asker, Execution, Hosted, Injection, media::MediaFile, rules::Asked};
 use toolwire_pipeline::conversation::Call;
 
 /// How often, and how long each time, to wait for providers that are not ready.
@@ -147,12 +148,23 @@ impl ServerHandler for McpServer {
         let Some(ran) = ran else {
             return Err(ErrorData::internal_error("the call was cancelled", None));
         };
-        let content = vec![ContentBlock::text(ran.output.content)];
+        let files = ran.media.iter().map(block);
+        let content = std::iter::once(ContentBlock::text(ran.output.content)).chain(files).collect();
         let result = match ran.output.is_error {
             true => CallToolResult::error(content),
             false => CallToolResult::success(content),
         };
         Ok(result.into())
+    }
+}
+
+fn block(file: &MediaFile) -> ContentBlock {
+    let (mime, data) = file.parts();
+    match mime.split('/').next() {
+        Some("image") => ContentBlock::image(data, mime),
+        Some("audio") => ContentBlock::audio(data, mime),
+        // A URI is required, and the file has no other.
+        _ => ContentBlock::resource(ResourceContents::blob(data, "file:///result").with_mime_type(mime)),
     }
 }
 

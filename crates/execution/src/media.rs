@@ -70,6 +70,12 @@ impl MediaFile {
         self.base64.len()
     }
 
+    /// Its type and its base64.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn parts(&self) -> (&'static str, &str) {
+        (self.mime, &self.base64)
+    }
+
     pub(crate) fn is_image(&self) -> bool {
         self.mime.starts_with("image/")
     }

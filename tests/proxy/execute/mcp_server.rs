@@ -81,6 +81,23 @@ async fn hosted_tools_are_an_mcp_server() {
 }
 
 #[tokio::test]
+async fn files_of_tools_reach_mcp_clients() {
+    let png =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let answer = json!({"content": [{"type": "text", "text": "seen"}, {"type": "image", "data": png}]});
+    let mut setup = hosting("").await;
+    setup.execution.push_str(&format!(
+        "[[providers]]\nname = \"look\"\nkind = \"command\"\ncommand = [\"echo\", '{answer}']\n"
+    ));
+    let proxy = setup.start().await;
+    let seen = called(&proxy, "", "look", &json!({})).await;
+    let content = seen["result"]["content"].as_array().unwrap();
+    assert!(content[0]["text"].as_str().unwrap().starts_with("seen"), "{seen}");
+    assert_eq!(content[1], json!({"type": "image", "data": png, "mimeType": "image/png"}));
+    assert_eq!(content.len(), 2);
+}
+
+#[tokio::test]
 async fn notifications_and_wrong_messages_have_no_result() {
     let proxy = hosting("").await.start().await;
     let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});

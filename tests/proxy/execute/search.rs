@@ -76,7 +76,8 @@ async fn search_scrape_answer_in_every_dialect() {
             let proxy = setup(&upstream, &serper, "").start().await;
             let body = ask(&proxy, path, stream).await;
             assert!(body.contains("Rain until noon, says the forecast."), "{path} {body}");
-            assert!(!body.contains("web_search") && !body.contains("scrape"), "{path} {body}");
+            assert!(!body.contains("\"web_search\"") && !body.contains("scrape"), "{path} {body}");
+            assert!(body.contains("https://weather.example/lyon"), "{path} cites nothing: {body}");
             assert!(!body.contains(KEY), "{body}");
             let asked = asked.lock().unwrap();
             let names: Vec<_> =

@@ -112,7 +112,7 @@ fn oldest_images_make_room() {
     let names: Vec<_> = (1..=4).map(|second| files.save(&png(10), at(second)).unwrap()).collect();
     assert_eq!(files.read(&names[0]).unwrap(), None);
     assert!(names[1..].iter().all(|name| files.read(name).unwrap().is_some()));
-    assert!(matches!(files.save(&png(3 * 4096 + 1), at(9)), Err(SaveError::TooLarge)));
+    assert!(matches!(files.save(&png(3 * 4096 + 1), at(9)), Err(SaveError::NoRoom(12288))));
     // Another process that opens the folder includes the existing files in its count.
     let again = super::ImageFiles::new(&files.settings, ImageGauges::default()).unwrap();
     again.save(&png(10), at(5)).unwrap();

@@ -22,7 +22,7 @@ async fn resources_are_listed_and_read() {
     assert_eq!(listed(&server, json!({})).await, expected);
     for (uri, expected) in [
         ("test://item/1", "test://item/1:\nthe first"),
-        ("test://image", "[image image/png, 9 bytes, not shown]"),
+        ("test://image", "[image/png, 9 bytes]"),
         ("test://blob", "test://blob: [file application/zip, 3 bytes, not shown]"),
         ("test://two", "test://a:\na\ntest://b:\nb"),
         ("test://none", ""),
