@@ -64,10 +64,15 @@ class Upstream(Handler):
         self.reply(200, "text/event-stream", "".join(f"data: {line}\n\n" for line in lines).encode())
 
 
+def spoken(request):
+    """Returns the messages, without those that only have the files of results."""
+    return [message for message in request["messages"] if not isinstance(message["content"], list)]
+
+
 def results(request):
     """Returns the results of calls since the last user message."""
     found = []
-    for message in request["messages"]:
+    for message in spoken(request):
         found = [] if message["role"] == "user" else found + [message] * (message["role"] == "tool")
     return [message["content"] for message in found]
 
@@ -75,9 +80,10 @@ def results(request):
 def on_demand(request):
     """Makes the call in the user's message, which is JSON: {"tool": …, "arguments": …}. Then responds with the result. If the message
     is `list`, responds with the names of the offered tools."""
-    last = request["messages"][-1]
+    last = spoken(request)[-1]
     if last["role"] == "tool":
-        return last["content"], [], "stop"
+        files = request["messages"][-1]["content"]
+        return last["content"] + "".join(f" sees {part['type']}" for part in files if isinstance(files, list)), [], "stop"
     if last["content"] == "list":
         return json.dumps([tool["function"]["name"] for tool in request.get("tools", [])]), [], "stop"
     wanted = json.loads(last["content"])

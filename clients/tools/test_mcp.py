@@ -84,8 +84,10 @@ def test_everything(reference, transport):
     assert "hello from a test" in call("echo", message="hello from a test")
     assert "5" in call("get-sum", a=2, b=3)
     assert "temperature" in call("get-structured-content", location="New York")
-    # toolwire stores images, and gives the model their URLs.
-    url = re.search(r"http://[^)]*/api/images/[^)]*", call("get-tiny-image"))
+    # toolwire gives the model images, and stores them.
+    shown = call("get-tiny-image")
+    assert shown.endswith("sees text sees image_url"), shown
+    url = re.search(r"http://[^)]*/api/images/[^)]*", shown)
     with urllib.request.urlopen(url[0], timeout=STARTING) as image:
         assert image.read(8) == b"\x89PNG\r\n\x1a\n"
     # Links in results can be read.

@@ -51,7 +51,10 @@ impl Calls {
                 send(Event::CallResult(CallResult { index, id, ..result }), frame, out);
             }
             Fate::Annotated { .. } => {
-                search_results::citations(&result.content).for_each(|page| self.cite(&page, out));
+                // Lumo's results are objects. Other upstreams send lists, and citations of their own.
+                if result.content.trim_start().starts_with('{') {
+                    search_results::citations(&result.content).for_each(|page| self.cite(&page, out));
+                }
                 self.annotate(result.index, Some(&result), out);
                 self.settle(result.index, Fate::Hidden);
             }

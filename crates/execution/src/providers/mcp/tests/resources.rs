@@ -23,7 +23,7 @@ async fn resources_are_listed_and_read() {
     for (uri, expected) in [
         ("test://item/1", "test://item/1:\nthe first"),
         ("test://image", "[image/png, 9 bytes]"),
-        ("test://blob", "test://blob: [file application/zip, 3 bytes, not shown]"),
+        ("test://blob", "test://blob: [application/zip, 3 bytes]"),
         ("test://two", "test://a:\na\ntest://b:\nb"),
         ("test://none", ""),
     ] {
