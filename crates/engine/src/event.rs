@@ -65,7 +65,7 @@ pub enum Event<'a> {
     CallResult(CallResult<'a>),
     /// A call that the upstream ran, reported separately from the response's own calls. It has no other call
     /// events.
-    ServerCall(ServerCall<'a>),
+    ServerCall(Box<ServerCall<'a>>),
     /// A citation that applies to the text so far.
     Annotation(Annotation<'a>),
     /// An image or file from the upstream or from a hosted call.
@@ -251,6 +251,13 @@ pub struct ServerCall<'a> {
     pub is_error: bool,
 }
 
+/// Boxed, since these calls are rare and would make every event larger.
+impl<'a> From<ServerCall<'a>> for Event<'a> {
+    fn from(call: ServerCall<'a>) -> Self {
+        Self::ServerCall(Box::new(call))
+    }
+}
+
 impl ServerCall<'_> {
     /// Converts the contents to owned ones.
     pub fn into_owned(self) -> ServerCall<'static> {
@@ -433,7 +440,7 @@ impl Event<'_> {
             Event::CallResult(CallResult { index, id, content, is_error }) => {
                 Event::CallResult(CallResult { index, id: own(id), content: own(content), is_error })
             }
-            Event::ServerCall(call) => Event::ServerCall(call.into_owned()),
+            Event::ServerCall(call) => Event::from(call.into_owned()),
             Event::Annotation(Annotation { url, title, span }) => {
                 Event::Annotation(Annotation { url: own(url), title: own(title), span })
             }

@@ -378,7 +378,7 @@ impl DecideHop for AskAgain {
             Visibility::Items => {
                 let announced =
                     |call: &Call| announced(call, &hosted.own_name(&call.name), &hosted.provider(&call.name));
-                running.map(|call| Event::ServerCall(announced(call))).collect()
+                running.map(|call| Event::from(announced(call))).collect()
             }
         }
     }

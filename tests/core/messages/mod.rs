@@ -240,8 +240,8 @@ fn response() -> Vec<Event<'static>> {
         Event::Text("a\"".into()),
         Event::Text("b".into()),
         Event::Annotation(Annotation { url: "https://a".into(), title: "A".into(), span: (0, 1) }),
-        Event::ServerCall(search),
-        Event::ServerCall(weather),
+        Event::from(search),
+        Event::from(weather),
         call(0, "t0", "f", Runner::Client),
         arguments(0, "{\"x\""),
         call(1, "t1", "g", Runner::Client),
@@ -285,7 +285,7 @@ fn the_events_of_a_response() {
         r#"content_block_stop {"type":"content_block_stop","index":5}"#,
         r#"content_block_start {"type":"content_block_start","index":6,"content_block":{"type":"tool_use","id":"t1","name":"g","input":{}}}"#,
         r#"content_block_stop {"type":"content_block_stop","index":6}"#,
-        r#"message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":5,"output_tokens":3,"cache_read_input_tokens":4,"cache_creation_input_tokens":1},"toolwire":{"warnings":[{"code":"required_call_missing","message":"w"}]}}"#,
+        r#"message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":5,"output_tokens":3,"cache_read_input_tokens":4,"cache_creation_input_tokens":1,"server_tool_use":{"web_search_requests":1}},"toolwire":{"warnings":[{"code":"required_call_missing","message":"w"}]}}"#,
         r#"message_stop {"type":"message_stop"}"#,
     ];
     let expected = expected.map(|event| format!("event: {}\n\n", event.replacen(' ', "\ndata: ", 1)));

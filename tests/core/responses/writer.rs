@@ -164,9 +164,9 @@ fn everything() -> Vec<Event<'static>> {
             ..Reasoning::text("")
         }),
         Event::Annotation(Annotation { url: "https://a".into(), title: "A".into(), span: (0, 0) }),
-        Event::ServerCall(search),
-        Event::ServerCall(asked),
-        Event::ServerCall(told),
+        Event::from(search),
+        Event::from(asked),
+        Event::from(told),
         Event::Text("é1".into()),
         Event::Refusal("no".into()),
         Event::Annotation(Annotation { url: "https://b".into(), title: String::new().into(), span: (1, 2) }),
@@ -256,7 +256,7 @@ fn searches_that_the_upstream_ran_are_items_of_their_own() {
 
 /// A call to `generate_images`: its start if `result` is `None`, otherwise its result.
 fn images_call(id: &str, runner: Runner, result: Option<bool>) -> Event<'static> {
-    Event::ServerCall(ServerCall {
+    Event::from(ServerCall {
         id: id.to_owned().into(),
         name: "generate_images".into(),
         runner,

@@ -42,7 +42,7 @@ pub(super) fn outcome(
             for ran in ran {
                 let own = images.extract_if(.., |image| image.id == ran.output.id);
                 events.extend(own.map(Event::Media));
-                events.push(Event::ServerCall(result_of(ran)));
+                events.push(Event::from(result_of(ran)));
             }
             events
         }

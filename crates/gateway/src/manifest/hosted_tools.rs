@@ -177,7 +177,7 @@ impl Shown {
     pub fn event(&self) -> Event<'_> {
         match self {
             Self::Reasoning(text) => Event::Reasoning(Reasoning::text(text.as_str())),
-            Self::Call { id, name, server, arguments, content, is_error } => Event::ServerCall(ServerCall {
+            Self::Call { id, name, server, arguments, content, is_error } => Event::from(ServerCall {
                 id: Cow::Borrowed(id),
                 name: Cow::Borrowed(name),
                 runner: Runner::Toolwire,

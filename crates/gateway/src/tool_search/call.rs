@@ -175,7 +175,7 @@ impl Searching {
             Ok(_) => call.arguments.clone(),
             Err(_) => "{}".to_owned(),
         };
-        Some(Event::ServerCall(ServerCall {
+        Some(Event::from(ServerCall {
             id: Cow::Owned(call.id.clone()),
             name: Cow::Owned(search.name.clone()),
             runner: Runner::Toolwire,

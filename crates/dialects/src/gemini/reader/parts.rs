@@ -165,7 +165,7 @@ impl AnswerState {
         if ran.id.is_empty() {
             ran.id = format!("server_call_{}", self.server_calls).into();
         }
-        out.event(Event::ServerCall(ran));
+        out.event(Event::from(ran));
     }
 
     /// Emits a call for the client, or starts one whose arguments will arrive in pieces.

@@ -59,7 +59,7 @@ impl Hosted {
     pub(super) fn tell(&self, out: &mut impl Sink) {
         let is_object = |text: &&str| Json::parse(text).is_ok_and(|json| json.kind() == Kind::Object);
         let arguments = Some(&*self.content).filter(is_object).unwrap_or("{}");
-        out.event(Event::ServerCall(ServerCall {
+        out.event(Event::from(ServerCall {
             id: Cow::Borrowed(&self.id),
             name: Cow::Borrowed(&self.name),
             runner: Runner::Upstream,

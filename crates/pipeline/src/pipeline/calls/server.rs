@@ -78,7 +78,7 @@ impl Calls {
             details: None,
             is_error: result.is_some_and(|result| result.is_error),
         };
-        out.event(Event::ServerCall(call));
+        out.event(Event::from(call));
         self.kept -= told.map_or(0, |told| told.len());
     }
 

@@ -266,7 +266,7 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
     let given = |key| json.get(key).and_then(|value| value.as_str());
     let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
     if let Some(name) = given("name") {
-        return Some(Event::ServerCall(ServerCall {
+        return Some(Event::from(ServerCall {
             id: json.text("id"),
             name,
             runner: Runner::Upstream,

@@ -222,7 +222,7 @@ impl ResponseReader {
             details: None,
             is_error: error.is_some() || item.text("status") == "failed",
         };
-        self.emit_item(item, &Event::ServerCall(call), out);
+        self.emit_item(item, &Event::from(call), out);
     }
 
     /// Handles halves of surrogate pairs whose other halves did not arrive. They are dropped if the model was
