@@ -74,7 +74,7 @@ impl Report {
 pub(crate) struct Reports(Arc<watch::Sender<Option<Report>>>);
 
 impl Reports {
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers report so far"))]
+    #[cfg(any(test, feature = "mcp"))]
     pub(crate) fn report(&self, report: Report) {
         self.0.send_replace(Some(report));
     }
