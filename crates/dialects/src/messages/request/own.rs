@@ -1,4 +1,4 @@
-//! Recognises calls that toolwire ran in the history that a client sends back.
+//! Recognises calls that toolwire or the upstream ran in the history that a client sends back.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The call or the result that this block represents, if toolwire ran the call.
+/// The call or the result that this block represents, if toolwire or the upstream ran the call.
 pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     let text = |key: &str| block.get(key).and_then(|value| value.as_str());
     let id = |key: &str| text(key).filter(|id| is_own_id(id)).map(|id| id.into_owned());

@@ -1,4 +1,4 @@
-//! Recognises calls that toolwire ran in the history that a client sends back.
+//! Recognises calls that toolwire or the upstream ran in the history that a client sends back.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     wire::json::Json,
 };
 
-/// The call and its result, if this item represents a call that toolwire ran. Parts of the result that the item
+/// The call and its result, if this item represents a call that the client did not run. Parts of the result that the item
 /// lacks stay empty.
 pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     if !matches!(kind, "web_search_call" | "mcp_call" | "image_generation_call") {
