@@ -8,8 +8,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The call and its result, if this item represents a call that the client did not run. Parts of the result that the item
-/// lacks stay empty.
+/// The call and its result, if this item represents a call that the client did not run. Parts of the result that
+/// the item lacks stay empty.
 pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     if !matches!(kind, "web_search_call" | "mcp_call" | "image_generation_call") {
         return None;
