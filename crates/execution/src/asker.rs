@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ask::Payer, audit::ExchangeId, vision::ResultDescriber};
+use super::{ask::Payer, audit::ExchangeId, registry::Hosted, rules::Asked, vision::ResultDescriber};
 use toolwire_net::store::Owner;
 
 /// A client, as seen by rules, limits and events.
@@ -18,4 +18,18 @@ pub struct Asker {
     pub exchange: ExchangeId,
     /// Describes the images that tools return, if the model does not see.
     pub describer: Option<ResultDescriber>,
+}
+
+impl Asker {
+    /// What permissions for `hosted` are matched against, if `domain` is the domain in the call's URL.
+    pub(crate) fn asked<'a>(&'a self, hosted: &'a Hosted, domain: Option<&'a str>) -> Asked<'a> {
+        Asked {
+            key: Some(self.owner),
+            client: self.client.as_deref(),
+            model: &self.model,
+            tool: &hosted.name,
+            aliases: &hosted.aliases,
+            domain,
+        }
+    }
 }

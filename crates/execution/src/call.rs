@@ -24,7 +24,6 @@ use super::{
     question::Shown,
     registry::Hosted,
     reports::{Late, Report, Reports, within as within_limits},
-    rules::Asked,
     shrink::shrink,
     tool::{ErrorCode, Output, ToolError},
     turn::{Finished, HostedTurn, too_large},
@@ -147,14 +146,7 @@ impl HostedCall {
             let message = format!("Addresses at {domain} may not be used.");
             return Err(ToolError::new(ErrorCode::BlockedUrl, message));
         }
-        let asked = Asked {
-            key: Some(self.turn.asker.owner),
-            client: self.turn.asker.client.as_deref(),
-            model: &self.turn.asker.model,
-            tool: &self.hosted.name,
-            aliases: &self.hosted.aliases,
-            domain: self.domain.as_deref(),
-        };
+        let asked = self.turn.asker.asked(&self.hosted, self.domain.as_deref());
         let params = Value::Object(self.arguments.clone()).to_string();
         let shown = Shown { label: &self.hosted.spec.label, params: &params };
         let permissions = self.turn.execution.permissions();

@@ -10,7 +10,6 @@ use super::{
     intent::{Intent, Needs, plain},
     permission::Permissions,
     registry::{Hosted, Snapshot},
-    rules::Asked,
     settings::{Clash, Injection},
 };
 use toolwire_pipeline::{
@@ -55,14 +54,7 @@ pub(super) fn inject(
     let reads_needs = snapshot.tools().iter().any(Hosted::is_offered_by_needs);
     let chain = Chain::of(&conversation.turns, reads_needs);
     let is_wanted = |hosted: &Hosted, conversation: &Conversation| {
-        let asked = Asked {
-            key: Some(asker.owner),
-            client: asker.client.as_deref(),
-            model: &asker.model,
-            tool: &hosted.name,
-            aliases: &hosted.aliases,
-            domain: None,
-        };
+        let asked = asker.asked(hosted, None);
         hosted.is_enabled && wants(conversation, &chain, hosted) && permissions.may_ever_run(&asked)
     };
     let wanted = snapshot.tools().iter().enumerate().filter(|(_, hosted)| is_wanted(hosted, conversation));

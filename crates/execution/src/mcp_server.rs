@@ -29,7 +29,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{Asker, Execution, Hosted, Injection, media::MediaFile, rules::Asked};
+use super::{Asker, Execution, Hosted, Injection, media::MediaFile};
 use toolwire_pipeline::conversation::Call;
 
 /// How often, and how long each time, to wait for providers that are not ready.
@@ -92,18 +92,9 @@ impl McpServer {
     }
 
     fn is_offered(&self, hosted: &Hosted) -> bool {
-        let Asker { owner, client, model, .. } = &self.asker;
-        let asked = Asked {
-            key: Some(*owner),
-            client: client.as_deref(),
-            model,
-            tool: &hosted.name,
-            aliases: &hosted.aliases,
-            domain: None,
-        };
         hosted.is_enabled
             && hosted.rules.injection != Injection::Off
-            && self.execution.permissions().may_ever_run(&asked)
+            && self.execution.permissions().may_ever_run(&self.asker.asked(hosted, None))
     }
 }
 
