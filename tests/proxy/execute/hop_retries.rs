@@ -236,6 +236,40 @@ impl Api {
     }
 }
 
+#[tokio::test]
+async fn hop_that_is_sent_again_cites_the_pages_that_were_found() {
+    let asked = Arc::new(Mutex::new(0));
+    let script = |mut exchange: Exchange, asked: Arc<Mutex<usize>>| async move {
+        let number = {
+            let mut asked = asked.lock().unwrap();
+            *asked += 1;
+            *asked
+        };
+        let call = json!({"tool_calls": [{"index": 0, "id": "c", "type": "function",
+            "function": {"name": "web_search", "arguments": "{}"}}]});
+        match number {
+            1 => {
+                let events = [json!(["d", call]), json!(["fin", "tool_calls"]), json!(["done"])];
+                return exchange.stream(Speech::Chat.stream(&events)).await;
+            }
+            2 => exchange.whole("503 Service Unavailable", "content-type: application/json\r\n", "{}").await,
+            _ => return exchange.stream(Speech::Chat.says(&["Final"], "stop")).await,
+        }
+        exchange
+    };
+    let upstream = Upstream::start_sharing(Arc::clone(&asked), script).await;
+    let found = json!({"results": [{"title": "A", "url": "https://a.example/"}]});
+    let proxy = Proxy::of(&format!(
+        "[failover]\nbackoff = \"1ms\"\n[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://{}\"\n\
+         [[models]]\nname = \"m\"\nupstream = \"u\"\nretries = 1\n[execution]\n[[providers]]\nname = \"web_search\"\n\
+         kind = \"command\"\ncommand = [\"echo\", '{found}']\n",
+        upstream.address
+    ));
+    let body = Client::new().send(Api::Chat.request(&proxy, "m", "hi", true)).await.unwrap().rest().await;
+    assert!(body.contains("Final") && *asked.lock().unwrap() == 3, "{body}");
+    assert_eq!(body.matches("https://a.example/").count(), 1, "{body}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_later_hop_is_sent_again_or_to_another_model_and_tools_run_once() {
     let stand = Stand::new("", "").await;

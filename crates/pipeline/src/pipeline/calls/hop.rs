@@ -36,6 +36,8 @@ pub(super) struct Checkpoint {
     rescued: usize,
     calls: usize,
     characters: Option<u64>,
+    /// Number of sources that the hop's text is to cite.
+    sources: usize,
     state: StateMark,
     is_separator_due: bool,
     /// What had been sent of this hop.
@@ -129,6 +131,7 @@ impl Calls {
             rescued: self.rescued.len(),
             calls: self.tally.calls.len(),
             characters: self.characters,
+            sources: self.sources.len(),
             state: self.state.mark(),
             is_separator_due: self.is_separator_due,
             sent: Follows { text, content: text || self.has_reasoned },
@@ -139,7 +142,7 @@ impl Calls {
     /// towards the limits.
     fn roll_back(&mut self) {
         let Checkpoint { ids, client_calls, broken, rescued, calls, characters, .. } = self.checkpoint;
-        let Checkpoint { state, is_separator_due, sent, .. } = self.checkpoint;
+        let Checkpoint { sources, state, is_separator_due, sent, .. } = self.checkpoint;
         self.sent_ids.truncate(ids);
         self.rescued.truncate(rescued);
         self.tally.calls.truncate(calls);
@@ -148,7 +151,7 @@ impl Calls {
         self.cut = false;
         self.notices.truncate(self.lasting_notices);
         self.state.roll_back(state);
-        self.sources.clear();
+        self.sources.truncate(sources);
         self.characters = characters;
         // In a hop that follows text, the text before its own calls is not sent either.
         self.follows.text |= sent.text;
