@@ -20,6 +20,7 @@ pub(crate) use self::{
     encoded_text::without_base64,
     keep::{kept, shown},
 };
+use crate::files::image_type;
 use toolwire_pipeline::conversation::{Part, ToolMedia};
 
 /// Maximum size of a file that models get, in bytes of base64: the limit of Anthropic's API for an image.
@@ -114,15 +115,9 @@ fn size(bytes: usize) -> String {
 
 /// The type of a file, by its first bytes. `None` if it is unknown.
 pub(crate) fn mime_of(bytes: &[u8]) -> Option<&'static str> {
-    const KNOWN: [(usize, &[u8], &str); 14] = [
-        // PNG, section 5.2.
-        (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-        // ITU T.81, B.1.1.3: start of image, then another marker.
-        (0, b"\xff\xd8\xff", "image/jpeg"),
+    const OTHERS: [(usize, &[u8], &str); 11] = [
         (0, b"GIF87a", "image/gif"),
         (0, b"GIF89a", "image/gif"),
-        // RFC 9649, section 2.4. The size of the file is in between.
-        (8, b"WEBP", "image/webp"),
         (8, b"WAVE", "audio/wav"),
         (0, b"%PDF-", "application/pdf"),
         (0, b"ID3", "audio/mpeg"),
@@ -133,11 +128,13 @@ pub(crate) fn mime_of(bytes: &[u8]) -> Option<&'static str> {
         (0, b"PK\x03\x04", "application/zip"),
         (0, b"\x1f\x8b\x08", "application/gzip"),
     ];
-    let found = KNOWN.iter().find(|(at, magic, _)| {
-        bytes.get(*at..).is_some_and(|bytes| bytes.starts_with(magic))
-            && (*at != 8 || bytes.starts_with(b"RIFF"))
-    });
-    found.map(|(_, _, mime)| *mime)
+    let found = || {
+        OTHERS.iter().find(|(at, magic, _)| {
+            bytes.get(*at..).is_some_and(|bytes| bytes.starts_with(magic))
+                && (*at != 8 || bytes.starts_with(b"RIFF"))
+        })
+    };
+    image_type(bytes).or_else(|| found().map(|(_, _, mime)| *mime))
 }
 
 /// Whether there are models that take files of this type.

@@ -51,6 +51,11 @@ pub fn content_type(name: &str) -> &'static str {
     ImageFormat::of_name(name).unwrap_or(ImageFormat::Png).content_type()
 }
 
+/// The MIME type of an image in a format that is stored, by its first bytes. `None` for other files.
+pub(crate) fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    ImageFormat::of(bytes).map(ImageFormat::content_type)
+}
+
 /// Settings of the folder of images.
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct ImageSettings {
