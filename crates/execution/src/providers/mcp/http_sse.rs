@@ -78,12 +78,7 @@ impl HttpSse {
     }
 
     fn answered(&self, message: &ServerJsonRpcMessage) {
-        let id = match message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        if let Some(id) = id {
+        if let Some(id) = message::answered_id(message) {
             self.pending.lock().remove(id);
         }
     }

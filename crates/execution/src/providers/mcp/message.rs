@@ -26,6 +26,15 @@ pub(super) fn failure(code: ErrorCode, id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(ErrorData::new(code, about, None), Some(id))
 }
 
+/// The id of the request that `message` answers.
+pub(super) fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
+}
+
 /// Parses a message. An invalid response is replaced with an error response, so that its request does not wait forever.
 /// Returns `None` for other invalid messages, since nothing waits for them.
 pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {

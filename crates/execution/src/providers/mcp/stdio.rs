@@ -68,12 +68,7 @@ impl Stdio {
 
     /// Removes the request that `message` answers from the pending ones.
     fn answered(&self, message: &ServerJsonRpcMessage) {
-        let id = match message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        if let Some(id) = id {
+        if let Some(id) = message::answered_id(message) {
             self.pending.lock().remove(id);
         }
     }
