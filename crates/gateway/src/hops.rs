@@ -354,15 +354,18 @@ impl DecideHop for AskAgain {
         });
         let results = results(&turns, &outputs);
         turns.extend(results);
-        // The client sends back what it has seen.
-        if !ran.is_empty() || !are_seen {
-            self.so_far.unseen.extend(turns.iter().cloned().map(Arc::new));
-        }
-        self.so_far.conversed = self.so_far.turns.len() + turns.len();
         if let Some(hosted) = &self.first.hosted {
             shown.extend(outcome(&ran, images, hosted.visibility()));
         }
-        self.ask(turns, shown)
+        let before = self.so_far.turns.len();
+        let continuation = self.ask(turns, shown);
+        let EarlierHops { turns, unseen, conversed, .. } = &mut self.so_far;
+        *conversed = turns.len();
+        // The client sends back what it has seen.
+        if !ran.is_empty() || !are_seen {
+            unseen.extend(turns.iter().skip(before).cloned());
+        }
+        continuation
     }
 
     fn announced(&self) -> Vec<Event<'static>> {
