@@ -1,8 +1,8 @@
 //! [`Vision`]: describes images for models without vision.
 //!
 //! Before the first hop of a response, each image in the conversation is replaced with the text `[image 1: …]`, which
-//! another model has written. So is each image that a hosted tool returns. Each request describes one image. Descriptions are cached, so that an image in a long
-//! conversation is described only once.
+//! another model has written. So is each image that a hosted tool returns. Each request describes one image. Descriptions
+//! are cached, so that an image in a long conversation is described only once.
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 

@@ -120,7 +120,8 @@ pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching
 }
 
 /// Describes the tools of the conversation in text. The result declares no tools, and contains calls and
-/// results only as text, except those of the upstream's own tools. If the format cannot be taught, the conversation is returned unchanged.
+/// results only as text, except those of the upstream's own tools. If the format cannot be taught, the conversation
+/// is returned unchanged.
 ///
 /// If tools may be called, `response_format` and similar fields are also replaced with text, because a server
 /// that constrains its output to a schema could not write a call.
