@@ -15,7 +15,7 @@ import time
 import page
 import program
 
-JUDGES = ["canitoolcall", "bfcl", "tool_search", "templates", "faulty", "tau2"]
+JUDGES = ["canitoolcall", "bfcl", "detect", "tool_search", "templates", "faulty", "tau2"]
 # Runs only if it is named: it takes minutes and needs `clients/run --install model`.
 NAMED = ["model"]
 

@@ -13,6 +13,7 @@ mod client_dialect;
 mod completions;
 mod conform;
 mod demo;
+mod detect;
 mod formats;
 mod keys;
 mod lumo;
@@ -87,7 +88,7 @@ const LAST: usize = 1000;
 /// The groups in which the help lists the commands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Serve", &["serve", "check", "top", "keys", "formats", "mcp", "lumo"]),
-    ("Try", &["demo", "rewrite"]),
+    ("Try", &["demo", "detect", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
     ("Install", &["completions", "man"]),
@@ -131,6 +132,8 @@ pub(crate) enum Command {
     Keys(keys::Args),
     /// List the text formats
     Formats(formats::Args),
+    /// Find the format in which a text contains tool calls
+    Detect(detect::Args),
     /// Offer the hosted tools to an MCP client that starts this program
     Mcp(mcp::Args),
     /// Show, refresh or end the sessions of Lumo accounts
@@ -227,6 +230,7 @@ pub fn run() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Formats(args) => formats::run(args),
+        Command::Detect(args) => detect::run(args),
         Command::Mcp(args) => mcp::run(&args, log_format),
         Command::Lumo(args) => lumo::run(&args),
         Command::Completions(args) => completions::run(&args),

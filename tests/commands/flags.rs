@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "serve",
     "check",
     "top",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 20] = [
     "mcp",
     "lumo",
     "demo",
+    "detect",
     "rewrite",
     "record",
     "replay",

@@ -14,6 +14,7 @@ mod cli;
 mod config;
 mod conform;
 mod descriptors;
+mod detect;
 mod doctor;
 mod flags;
 mod install;

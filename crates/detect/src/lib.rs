@@ -31,6 +31,7 @@ mod enter;
 mod envelope;
 mod escape;
 mod fence;
+pub mod find_format;
 mod gate;
 mod gated_container;
 mod header;
