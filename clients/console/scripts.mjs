@@ -49,7 +49,7 @@ function metrics() {
 const analysis = ({ text }) => {
   const bytes = Buffer.from(text);
   const open = bytes.indexOf("<tool_call>"), close = bytes.indexOf("</tool_call>");
-  if (open < 0 || close < 0) return { events: [{ kind: "text", text, at: 1, step: 1 }, { kind: "finish", at: bytes.length }], spans: [], rejected: [{ format: "fenced", range: [0, 4], why: "no fence" }], clients: { chat: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n` } };
+  if (open < 0 || close < 0) return { events: [{ kind: "text", text, at: 1, step: 1 }, { kind: "finish", at: bytes.length }], spans: [], calls: [], found: text.includes("Action:") ? [{ name: "react", summary: HOSTILE, confidence: "certain", automatic: false, marker: "Action:", calls: [{ name: "web_search", arguments: HOSTILE, declared: false, complete: true }] }] : [], rejected: [{ format: "fenced", range: [0, 4], why: "no fence" }], clients: { chat: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n` } };
   const name = bytes.indexOf("web_search"), args = bytes.indexOf("{", name);
   return {
     events: [{ kind: "text", text: bytes.subarray(0, open).toString(), at: 1, step: 1 }, { kind: "call_start", name: "web_search", call: 1, at: args }, { kind: "arguments", call: 1, text: bytes.subarray(args, close).toString().trim().slice(0, -1), at: close, step: 0 }, { kind: "call_end", call: 1, end: "complete", at: close + 12 }, { kind: "finish", at: bytes.length }],

@@ -13,6 +13,7 @@ use super::{
     output::{Failed, in_file, refused},
     results,
 };
+use toolwire_admin::found_format;
 use toolwire_gateway::observe::{
     terminal::{self, counted},
     untrusted_text::escaped,
@@ -66,7 +67,7 @@ fn say(args: &Args, conversation: &Conversation, texts: &[(Option<&Path>, String
             _ if args.json => writeln!(
                 out,
                 "{}",
-                json!({"file": path, "formats": found.iter().map(shown).collect::<Vec<_>>()})
+                json!({"file": path, "formats": found.iter().map(found_format).collect::<Vec<_>>()})
             ),
             Some(path) if texts.len() > 1 => {
                 writeln!(out, "{}:", escaped(&path.display().to_string()))?;
@@ -74,18 +75,6 @@ fn say(args: &Args, conversation: &Conversation, texts: &[(Option<&Path>, String
             }
             _ => tell(found, conversation, out),
         })
-    })
-}
-
-fn shown(found: &FoundFormat) -> Value {
-    let calls = found.calls.iter().map(|call| {
-        json!({
-            "name": call.name, "arguments": call.arguments, "declared": call.is_declared, "complete": call.is_complete,
-        })
-    });
-    json!({
-        "name": found.format.name, "confidence": found.confidence.name(), "automatic": found.is_automatic,
-        "calls": calls.collect::<Vec<_>>(), "marker": found.marker, "text_bytes": found.text, "equals": found.equals,
     })
 }
 

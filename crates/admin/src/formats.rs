@@ -13,6 +13,7 @@ use super::{
 };
 use toolwire_pipeline::{
     conversation::{Conversation, Role},
+    detect::find_format::{FoundFormat, find_formats_of_any_tool},
     dialect::{Answering, ClientDialect, Dialect, ReaderRules, Stamp, UpstreamDialect},
     event::CallEnd,
     format::{self, Format, KnownFormats, Teaching, estimated_tokens},
@@ -28,6 +29,9 @@ use toolwire_pipeline::{
 const MAX_TEXT: usize = 256 << 10;
 
 const MAX_TOOLS: usize = 128;
+
+/// How many formats are named in which a text contains calls.
+const MAX_FOUND: usize = 8;
 
 /// Maximum size in bytes of the preview of a response in one client dialect.
 const MAX_CLIENT: usize = 512 << 10;
@@ -75,16 +79,38 @@ fn analyzed(known: &KnownFormats, body: &[u8]) -> Result<Value, AdminError> {
     };
     let rules = Rules { detect, ..Rules::default() };
     let analysis = analysis::analyze(text, &conversation, &rules, known);
-    let rejected = analysis::rejected(text, &conversation, &rules, known, &analysis);
+    let found = find_formats_of_any_tool(text, &conversation, known);
+    let rejected = analysis::rejected(text, &rules.detect, known, &analysis, &found);
     let mut clients = Map::new();
     for dialect in ClientDialect::all() {
         let got = got_by(dialect, text, &conversation, &rules, known)?;
         clients.insert(dialect.dialect().name().to_owned(), got.into());
     }
-    Ok(shown(&analysis, &rejected, text.len(), clients))
+    let found = found.iter().take(MAX_FOUND).map(found_format).collect();
+    Ok(shown(&analysis, found, &rejected, text.len(), clients))
 }
 
-fn shown(analysis: &Analysis, rejected: &[RejectedFormat], len: usize, clients: Map<String, Value>) -> Value {
+/// A format in which a text contains calls, as JSON.
+pub fn found_format(found: &FoundFormat) -> Value {
+    let calls = found.calls.iter().map(|call| {
+        json!({
+            "name": call.name, "arguments": call.arguments, "declared": call.is_declared, "complete": call.is_complete,
+        })
+    });
+    json!({
+        "name": found.format.name, "summary": found.format.summary, "confidence": found.confidence.name(),
+        "automatic": found.is_automatic, "calls": calls.collect::<Vec<_>>(), "marker": found.marker,
+        "text_bytes": found.text, "equals": found.equals,
+    })
+}
+
+fn shown(
+    analysis: &Analysis,
+    found: Vec<Value>,
+    rejected: &[RejectedFormat],
+    len: usize,
+    clients: Map<String, Value>,
+) -> Value {
     let events: Vec<_> = analysis.events.iter().map(event).collect();
     let spans: Vec<_> = analysis.parts.iter().map(span).collect();
     let calls: Vec<_> = analysis.calls.iter().zip(1..).map(|(call, number)| call.json(number)).collect();
@@ -93,8 +119,8 @@ fn shown(analysis: &Analysis, rejected: &[RejectedFormat], len: usize, clients: 
         .map(|RejectedFormat { format, range, why }| json!({"format": format, "range": pair(range), "why": why}))
         .collect();
     json!({
-        "bytes": len, "events": events, "spans": spans, "calls": calls, "rejected": rejected, "clients": clients,
-        "cut": analysis.is_cut,
+        "bytes": len, "events": events, "spans": spans, "calls": calls, "found": found, "rejected": rejected,
+        "clients": clients, "cut": analysis.is_cut,
     })
 }
 

@@ -47,7 +47,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
 use serde_json::{Value, json};
 
-pub use self::extension::{AdminApi, bind};
 use self::{
     access::{Access as Door, SessionMark, Visitor},
     error::AdminError,
@@ -59,6 +58,10 @@ use self::{
     playground::{Chat, Chats},
     session_feed::SessionFeed,
     settings::SavedSettings,
+};
+pub use self::{
+    extension::{AdminApi, bind},
+    formats::found_format,
 };
 use toolwire_config::Config;
 use toolwire_execution::{Audit, Execution, Runtime};

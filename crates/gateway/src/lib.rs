@@ -45,6 +45,7 @@ mod large;
 pub mod limits;
 mod listen;
 pub mod manifest;
+mod missed_calls;
 mod models;
 pub mod observe;
 mod passthrough;

@@ -37,6 +37,7 @@ use super::{
     hops::KeptHops,
     images, intake,
     limits::{Account, Allowance, Limited, RequestDemand},
+    missed_calls::MissedCalls,
     models::Models,
     reloads::Reloads,
     reply::{self, ReplyBody},
@@ -145,6 +146,7 @@ pub(super) struct ServiceState {
     pub(super) keys: Arc<Keys>,
     models: Arc<Models>,
     capabilities: Arc<UpstreamCapabilities>,
+    missed_calls: Arc<MissedCalls>,
     /// State for the models that may answer instead of another model.
     failover: Arc<Failover>,
     stored: StoredState,

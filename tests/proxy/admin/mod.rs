@@ -9,6 +9,7 @@ mod exchanges;
 mod figures;
 mod formats;
 mod messages;
+mod missed_calls;
 mod programs;
 mod sample;
 mod settings;

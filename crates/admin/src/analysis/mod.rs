@@ -259,7 +259,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use toolwire_pipeline::{dialect::ClientDialect, format, rules::Detect};
+    use toolwire_pipeline::{
+        detect::find_format::find_formats_of_any_tool, dialect::ClientDialect, format, rules::Detect,
+    };
 
     fn conversation(tools: &[&str]) -> Conversation {
         let tools: Vec<_> =
@@ -376,13 +378,20 @@ mod tests {
     fn formats_that_do_not_match_say_why() {
         let text = "<tool_call>{\"name\": \"web_search\", \"arguments\": {}}</tool_call>";
         let analysis = analyzed(text);
-        let conversation = conversation(&["web_search"]);
-        let rejected = rejected(text, &conversation, &Rules::default(), KnownFormats::built_in(), &analysis);
+        let known = KnownFormats::built_in();
+        let found = find_formats_of_any_tool(text, &conversation(&["web_search"]), known);
+        let rejected = rejected(text, &Detect::Auto, known, &analysis, &found);
         let why =
             |name: &str| rejected.iter().find(|rejected| rejected.format == name).map(|it| it.why.as_str());
         assert_eq!(why("hermes"), None, "it matched");
         assert_eq!(why("fenced"), Some("there is no code fence"));
         assert!(why("glm45").is_some_and(|why| why.contains("<tool_call>")), "{rejected:?}");
         assert!(why("kimi_k2").is_some_and(|why| why.starts_with("there is no")), "{rejected:?}");
+        for RejectedFormat { format, why, .. } in &rejected {
+            let mut markers: Vec<_> = why.split(" and no ").collect();
+            let count = markers.len();
+            markers.dedup();
+            assert_eq!(markers.len(), count, "{format}: {why}");
+        }
     }
 }

@@ -155,7 +155,10 @@ impl ExchangeLog {
 
     /// Records the start or the result of a hosted call.
     pub(super) fn observe(&self, record: &Record) {
-        let is_call = matches!(record.event, AuditEvent::ToolUse { .. } | AuditEvent::ToolResult { .. });
+        let is_call = matches!(
+            record.event,
+            AuditEvent::ToolUse { .. } | AuditEvent::ToolResult { .. } | AuditEvent::CallMissed { .. }
+        );
         let Some(subject) = record.subject.as_ref().filter(|_| is_call && self.max() > 0) else { return };
         let Some(exchange) = self.find(&subject.exchange.own) else { return };
         match &record.event {
@@ -165,6 +168,7 @@ impl ExchangeLog {
                 let end = record::HostedEnd { code, millis: *millis, is_cached: *is_cached };
                 exchange.hosted_ended(call, subject.hop, end);
             }
+            AuditEvent::CallMissed { format, .. } => exchange.call_missed(format),
             _ => {}
         }
     }

@@ -73,6 +73,8 @@ struct Course {
     pieces: u64,
     held: u64,
     quoted_calls: QuotedCount,
+    /// The format of calls that were not looked for.
+    missed_format: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -206,6 +208,11 @@ impl ExchangeRecord {
         }
     }
 
+    /// Records that calls in this format were not looked for.
+    pub(super) fn call_missed(&self, format: &'static str) {
+        self.course().missed_format = Some(format);
+    }
+
     /// Records the result of a hosted call.
     pub(super) fn hosted_ended(&self, call: &CallRecord, hop: usize, end: HostedEnd) {
         let mut course = self.course();
@@ -298,6 +305,9 @@ impl ExchangeRecord {
         let quoted = course.quoted_calls;
         if quoted.as_text + quoted.as_calls > 0 {
             extend(&mut row, json!({"quoted_calls": {"text": quoted.as_text, "call": quoted.as_calls}}));
+        }
+        if let Some(format) = course.missed_format {
+            extend(&mut row, json!({"missed_format": format}));
         }
         if let Some(end) = end {
             extend(&mut row, json!({"finish": end.finish}));

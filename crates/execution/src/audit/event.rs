@@ -147,6 +147,8 @@ pub enum AuditEvent {
         /// Time until the first byte was sent, in milliseconds.
         first_byte_millis: Option<u64>,
     },
+    /// A complete response has calls in a format that is not looked for.
+    CallMissed { format: &'static str, calls: usize },
     /// A response failed.
     Error {
         code: String,
@@ -261,6 +263,7 @@ impl AuditEvent {
                 "content",
                 content.as_deref(),
             ),
+            Self::CallMissed { format, calls } => json!({"format": format, "calls": calls}),
             Self::Error { code, message, is_retryable } => {
                 json!({"error": {"code": code, "message": message, "retryable": is_retryable}})
             }

@@ -14,6 +14,7 @@ use super::super::{
     count,
     failover::Attempts,
     limits::Allowance,
+    missed_calls::WatchedResponse,
     report::ExchangeReport,
     stamp::unix_time,
     stored_responses::ResponseKeeper,
@@ -45,6 +46,8 @@ pub(crate) struct ModelObservers {
     pub(crate) report: Option<ExchangeReport>,
     /// Learns from the response what the model supports, if requests depend on it.
     pub(crate) learner: Option<Observer>,
+    /// Reads the complete response, if calls may have been missed.
+    pub(crate) missed: Option<Box<WatchedResponse>>,
     /// Stores the response, if it must be stored.
     pub(crate) store: Option<ResponseKeeper>,
     /// Stores the state that the upstream needs in later requests.
@@ -62,6 +65,7 @@ impl ModelObservers {
             watches: Vec::new(),
             report: None,
             learner: None,
+            missed: None,
             store: None,
             keeper: None,
             upstream_model: None,
@@ -248,6 +252,9 @@ impl Observers {
     /// it.
     pub(super) fn completed(&mut self, pipeline: &mut Pipeline) {
         self.hop_ended(pipeline);
+        if let Some(missed) = self.model.missed.take() {
+            missed.completed(pipeline);
+        }
         if let (Some(store), Some(response)) = (self.model.store.take(), pipeline.take_response()) {
             store.keep(&response);
         }

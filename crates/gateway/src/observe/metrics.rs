@@ -25,8 +25,8 @@ use self::{
     series::{
         CallLabels, Series, attempts, config_reloads, constraints_failed, dropped_fields, first_byte_seconds,
         follow_ups, hosted_call_seconds, hosted_calls, key_requests, key_tokens, lumo_refreshes,
-        quoted_calls, requests, skipped, tokens, tools_left_out, upstream_errors, upstream_unsolicited,
-        waiting_requests, warnings,
+        missed_calls, quoted_calls, requests, skipped, tokens, tools_left_out, upstream_errors,
+        upstream_unsolicited, waiting_requests, warnings,
     },
 };
 use super::{
@@ -224,6 +224,11 @@ impl Metrics {
             .constraints_failed
             .get_or_create(&constraints_failed::Labels { upstream, model, means, reason })
             .inc();
+    }
+
+    /// Counts a response with a call in a format that is not looked for.
+    pub(crate) fn missed_call(&self, format: &'static str) {
+        self.series.missed_calls.get_or_create(&missed_calls::Labels { format }).inc();
     }
 
     /// Counts the parts that were left out of a response from `upstream`.

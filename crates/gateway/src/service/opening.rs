@@ -14,6 +14,7 @@ use super::{
         exchange_observer::ExchangeBegin,
         hops::DecideHop,
         large,
+        missed_calls::WatchedResponse,
         report::ExchangeReport,
         stamp::{seed, unix_time},
         stored_responses::ResponseKeeper,
@@ -65,7 +66,7 @@ impl Service {
     pub(super) async fn open(&self, ready_exchange: ReadyExchange<'_>) -> Result<StartedExchange, Failure> {
         let report = self.report(&ready_exchange);
         let watches = self.watches(&ready_exchange, report.as_ref());
-        let ReadyExchange { model, exchange, client, caller, body, store, trace, continues, .. } =
+        let ReadyExchange { model, exchange, client, caller, id, body, store, trace, continues, .. } =
             ready_exchange;
         let requested = exchange.conversation.model.as_str();
         let upstream_model = continues.then(|| model.upstream_name(requested).to_owned());
@@ -84,6 +85,7 @@ impl Service {
         let size = request.body.len().max(body.len());
         let prefill = request.prefill.clone();
         let key = request.key.clone().filter(|_| exchange.command.is_none());
+        let mut missed = None;
         let (opening, pipeline) = if let Some(command) = exchange.command {
             let pipeline = command::pipeline(model, dialect, &conversation, &answering);
             (command.open(&client, seed()), pipeline)
@@ -96,6 +98,8 @@ impl Service {
             let lacks_forced_call = exchange.lacks_forced_call;
             let rules =
                 exchange::rules(model, &conversation.model, &answering, exchange.start, lacks_forced_call);
+            let name = model.upstream_name(&conversation.model);
+            missed = self.shared.missed_calls.watch(id, name, &conversation, &rules, &model.formats);
             let (reader, writer) = (exchange::reader(model, dialect), dialect.side().writer(&answering));
             let pipeline = if large::is_large(size) {
                 let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
@@ -115,9 +119,12 @@ impl Service {
         let rules = hosted.as_ref().map(|hosted| hosted.rules()).or_else(|| searches.then(search_rules));
         keep_turns(&mut pipeline, model, rules, keeper.as_ref());
         follow_hops(&mut pipeline, exchange.hops.as_deref());
-        let counted =
-            report.as_ref().map(ExchangeReport::kept_text).or(caller.account.is_some().then_some(0));
-        counted.into_iter().for_each(|max| pipeline.observe_text(max));
+        let counted = [
+            report.as_ref().map(ExchangeReport::kept_text),
+            caller.account.is_some().then_some(0),
+            missed.as_deref().map(WatchedResponse::kept_text),
+        ];
+        counted.into_iter().flatten().max().into_iter().for_each(|max| pipeline.observe_text(max));
         let (stage, hops, claimant) = (Stage::Opening(opening), exchange.hops, caller.claimant());
         Ok(StartedExchange {
             asked: AskedModel { client, stage, hops, size, claimant, left_out, pipeline },
@@ -127,6 +134,7 @@ impl Service {
                 watches,
                 report,
                 learner,
+                missed,
                 store,
                 keeper,
                 upstream_model,

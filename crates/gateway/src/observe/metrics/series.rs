@@ -35,6 +35,7 @@ metrics! {
     calls: Family<CallLabels, Counter>, "Tool calls that reached a client";
     dropped_calls: Counter, "Tool calls that were refused or dropped";
     quoted_calls: Counter { outcome: &'static str }, "Calls in text that repeat a tool's result or are visibly quoted, by outcome (text, call)";
+    missed_calls: Counter { format: &'static str }, "Responses with a call in a format that is not looked for";
     follow_ups: Counter { reason: &'static str }, "Further requests to an upstream within one response, by reason";
     warnings: Counter { code: &'static str }, "Warnings in complete responses, by code";
     malformed_frames: Counter, "Malformed upstream frames that were skipped";

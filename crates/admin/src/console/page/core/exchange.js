@@ -38,6 +38,9 @@ export class Exchanges {
         row.ttft_ms = data.ttft_ms ?? row.ttft_ms;
         row.tokens_per_s = speed(row);
         break;
+      case "call_missed":
+        row.missed_format = data.format;
+        break;
       case "error":
         Object.assign(row, { state: ["cancelled", "stalled"].includes(data.error.code) ? "cancelled" : "error", error: data.error, code: data.error.code, ms: data.t - row.t });
         break;

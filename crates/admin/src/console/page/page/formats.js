@@ -10,7 +10,7 @@ import { hasSecret, utf8, visible } from "../core/text.js";
 import { bytes, count } from "../core/time.js";
 import { copied, json } from "../view/json.js";
 import { legend, marks } from "../view/marks.js";
-import { failed, note, toast } from "../view/note.js";
+import { failed, note, remark, toast } from "../view/note.js";
 
 const SAMPLES = {
   hermes: 'I will look it up.\n<tool_call>\n{"name": "web_search", "arguments": {"query": "newest rust release"}}\n</tool_call>',
@@ -40,6 +40,7 @@ export default function formats({ place, heading, route }) {
   } });
   const where = h("p.small.dim", { role: "status" });
   const marked = region("div.marked", "The text with its parts marked");
+  const found = h("div");
   const what = h("ul.what");
   const why = h("ul.why");
   const gets = h("pre.code", { tabindex: 0 });
@@ -56,7 +57,7 @@ export default function formats({ place, heading, route }) {
     problem,
     h("div.sides",
       h("section.stack", h("h2", h("label", { for: "model-text" }, "Model output")), text, slider, where, h("h2", "How it is read"), marked),
-      h("section.stack", h("h2", "What it is"), what, h("h2", "Why"), why)),
+      h("section.stack", h("h2", "What it is"), found, what, h("h2", "Why"), why)),
     h("section.panel.stack", h("h2", "What the client gets"), clients.element, gets),
     h("section.panel", taught)));
 
@@ -138,9 +139,32 @@ export default function formats({ place, heading, route }) {
     fill(what, items(events));
     if (!events.length) fill(what, h("li", h("span.faint", "nothing"), h("span", "Nothing has come out so far.")));
     const spans = analysis?.spans ?? [];
+    const rejected = analysis?.rejected ?? [];
     fill(why, legend(marked, spans),
-      (analysis?.rejected ?? []).slice(0, 40).map((own) => h("li", h("span.faint", own.range ? `${own.range[0]}–${own.range[1]}` : ""), h("span.dim", "Not ", name(own.format), ": ", name(own.why)))));
+      rejected.length > 0 && h("li", h("span"), h("details.fold", h("summary", `Why it is none of ${count(rejected.length)} other formats`), h("ul.why", rejected.map((own) => h("li", h("span.faint", own.range ? `${own.range[0]}–${own.range[1]}` : ""), h("span.dim", name(own.format), ": ", name(own.why))))))));
+    paintFound();
     fill(marked, marks(utf8(text.value), spans, [at, at - silent], (from, to) => (from >= at ? "later" : cut !== null && from >= at - silent && to <= at ? "k-held" : "")));
+  }
+
+  // If nothing was found: the format that would find the calls, and what to configure.
+  function paintFound() {
+    const [best] = analysis?.found ?? [];
+    if (!best || analysis.calls?.length > 0) return fill(found);
+    const lines = `[[models]]\nname = "*"\ndetect = ["${best.name}"]\n`;
+    const missing = best.calls.find((own) => !own.declared);
+    const sure = { certain: "It is", likely: "It is probably", possible: "It may be" }[best.confidence];
+    fill(found, remark([sure, " ", name(best.name)],
+      h("p", name(best.summary), best.marker ? [". The text has its marker ", name(best.marker), "."] : ". The format has no marker, so only its shape says so."),
+      missing && h("p", "The request declares no tool ", name(missing.name), "."),
+      h("ul.what", best.calls.slice(0, 3).map((own) => h("li", h("span.dim", "call"), h("div.mono", name(own.name), " ", visible(own.arguments))))),
+      best.automatic ? h("p", "It is looked for by default.") : h("pre.code", lines),
+      h("div.row",
+        h("button", { onclick: () => {
+          format.value = best.name;
+          if (missing) tools.value = [...new Set([...tools.value.trim().split(/[\s,]+/).filter(Boolean), ...best.calls.map((own) => own.name)])].join(" ");
+          analyse();
+        } }, "Read it so"),
+        !best.automatic && h("button", { onclick: () => copied(lines) }, "Copy the lines"))));
   }
 
   const ENDS = { cut: "It was cut off, so it is never run.", broken: "Its arguments are not valid." };

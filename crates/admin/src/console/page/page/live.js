@@ -115,13 +115,13 @@ export default function live({ place, heading, route }) {
 
   function cells(row) {
     const dialects = `${row.client ?? ""} < ${row.upstream_dialect ?? ""}`;
-    const detail = row.code ?? `${row.calls} call${row.calls === 1 ? "" : "s"}`;
+    const detail = row.code ?? (row.missed_format ? `call as text (${row.missed_format})` : `${row.calls} call${row.calls === 1 ? "" : "s"}`);
     return [
       h("div", glyph(row.state, STATES[row.state] ?? row.state)),
       h("div.cut", h("div.cut", name(row.model ?? "unknown")), h("div.two.small.dim.cut", name(`${dialects}  ${detail}  ${duration(row.ttft_ms)}`))),
       h("div.wide.cut.dim", { title: row.upstream }, name(dialects), h("span.faint", " ", name(row.upstream))),
       h("div.wide.num", count(row.hops)),
-      h("div.wide.num", count(row.calls)),
+      row.missed_format ? h("div.wide.num.wrong", { title: `A call in the format ${row.missed_format}, which is not looked for` }, "text") : h("div.wide.num", count(row.calls)),
       h("div.wide.num", duration(row.ttft_ms)),
       h("div.wide.num", tenth(row.tokens_per_s)),
       h("div.wide.num", duration(timeOf(row))),
@@ -220,7 +220,7 @@ function exchange(place, { id, query }, close) {
   fill(place, h("div.row", h("button.plain", { onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span.push", download)), known, body);
 
   function paintFacts(row = {}) {
-    fill(known, facts([["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["Quoted calls", row.quoted_calls && `${count(row.quoted_calls.text)} left as text, ${count(row.quoted_calls.call)} made`], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)]]));
+    fill(known, facts([["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["Missed call", row.missed_format && `written as ${row.missed_format}, which is not looked for`], ["Quoted calls", row.quoted_calls && `${count(row.quoted_calls.text)} left as text, ${count(row.quoted_calls.call)} made`], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)]]));
   }
 
   function tell(message) {
