@@ -130,6 +130,22 @@ for (const colorScheme of ["light", "dark"]) {
     await end();
   });
 
+  test(`Formats: a text that is not read, and the format that reads it, ${colorScheme}`, async () => {
+    const { page, end } = await visit("#/formats");
+    const text = page.getByLabel("Model output");
+    await text.fill('Action: get_weather\nAction Input: {"city": "Oslo"}');
+    await page.getByRole("heading", { name: "It is react" }).waitFor();
+    await page.getByText("The request declares no tool get_weather.").waitFor();
+    await button(page, "Copy the lines").click();
+    assert.match(await clipboard(page), /^detect = \["react"\]$/m);
+    await page.getByText(/^Why it is none of \d+ other formats$/).click();
+    await page.getByText("hermes: there is no", { exact: false }).waitFor();
+    await button(page, "Read it so").click();
+    await page.getByText("opener of react").waitFor();
+    assert.equal(await page.getByRole("combobox", { name: "Format" }).inputValue(), "react");
+    await end();
+  });
+
   test(`Tools: the search, JSON in place of a form, curl, and yes to all, ${colorScheme}`, async () => {
     const { page, end } = await visit("#/tools/calc");
     await page.getByLabel("expression").fill("1+1");

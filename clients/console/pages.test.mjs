@@ -55,6 +55,10 @@ const VIEWS = {
   "#/live/ex_22bb": (page) => page.getByText("Its events were not kept").waitFor(),
   "#/live/ex_gone": (page) => page.getByText("Not kept any more").waitFor(),
   "#/formats": (page) => page.getByText("opener of hermes").waitFor(),
+  "#/formats?": async (page) => {
+    await page.getByLabel("Model output").fill("Action: web_search");
+    await page.getByRole("heading", { name: "It is react" }).waitFor();
+  },
   "#/tools": (page) => page.getByText("Answer all questions with yes").waitFor(),
   "#/tools/calc": (page) => page.getByRole("button", { name: "Run" }).waitFor(),
   "#/tools?provider=serper": (page) => page.getByRole("button", { name: "Test" }).waitFor(),
