@@ -1,7 +1,7 @@
 //! `toolwire check`: reads a configuration, and prints its errors or its resolved values. With `--doctor`, it also
 //! contacts the upstreams.
 
-mod doctor;
+pub(super) mod doctor;
 
 use std::{collections::BTreeMap, io, process::ExitCode};
 

@@ -27,7 +27,7 @@ pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
             if log_format == LogFormat::Text {
                 eprintln!("each exchange is written to a folder in {}", args.out.display());
             }
-            serve::until_terminated(config, Some(Arc::new(recorder)), log_format)
+            serve::until_terminated(config, Some(Arc::new(recorder)), false, log_format)
         }
         Err(error) => failed(
             format_args!("cannot write to {}: {error}", args.out.display()),

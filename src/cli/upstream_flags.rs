@@ -3,11 +3,16 @@
 use std::{convert::Infallible, env, ops::Not, path::PathBuf, process::ExitCode};
 
 use secrecy::{ExposeSecret, SecretString};
+use tokio::runtime::Builder;
 
-use super::{LogFormat, WRONG_INPUT, output::tip};
+use super::{LogFormat, WRONG_INPUT, block_on::block_on, output::tip};
 use toolwire_config as config;
 use toolwire_config::{Config, Loaded, Overrides, Problem, Problems, Severity};
-use toolwire_gateway::observe::untrusted_text::escaped;
+use toolwire_gateway::{
+    doctor::{FoundUpstream, find_upstream},
+    observe::untrusted_text::escaped,
+};
+use toolwire_pipeline::dialect::Dialect;
 
 const SERVED: &str = "Upstream";
 const CLIENTS: &str = "Clients";
@@ -16,21 +21,28 @@ const CALLS: &str = "Tool calls";
 /// A configuration file, or one upstream instead.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct UpstreamFlags {
+    /// Base URL of one upstream for all models, the same as --upstream
+    #[arg(value_name = "URL", help_heading = SERVED)]
+    pub url: Option<String>,
     /// The configuration file
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
+    #[arg(long, short, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
     pub config: Option<PathBuf>,
     /// Address to listen on; may be repeated [default: 127.0.0.1:8787]
-    #[arg(long, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',', help_heading = CLIENTS)]
+    #[arg(long, short, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',', help_heading = CLIENTS)]
     pub listen: Vec<String>,
+    /// Port to listen on at 127.0.0.1, instead of an address
+    #[arg(long, short, value_name = "PORT", conflicts_with = "listen", help_heading = CLIENTS)]
+    pub port: Option<u16>,
     /// API key that clients must send: env:NAME or file:PATH; may be repeated, each is accepted
     #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CLIENT_KEY", hide_env_values = true, value_parser = secret)]
     #[arg(help_heading = CLIENTS)]
     pub client_key: Vec<SecretString>,
     /// Base URL of one upstream for all models, instead of those of the configuration file
-    #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
+    #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", help_heading = SERVED)]
     pub upstream: Option<String>,
     /// Dialect of that upstream: lumo, chat, responses, messages, gemini, interactions, ollama, completions or bedrock
-    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream", help_heading = SERVED)]
+    /// [default: found by asking]
+    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", help_heading = SERVED)]
     pub dialect: Option<String>,
     /// API key for that upstream: env:NAME or file:PATH
     #[arg(
@@ -39,7 +51,6 @@ pub(crate) struct UpstreamFlags {
         env = "TOOLWIRE_UPSTREAM_KEY",
         hide_env_values = true,
         value_parser = secret,
-        requires = "upstream",
         help_heading = SERVED
     )]
     pub api_key: Option<SecretString>,
@@ -58,12 +69,22 @@ pub(crate) struct UpstreamFlags {
 }
 
 impl UpstreamFlags {
-    /// Reads the configuration.
+    /// Reads the configuration. If the upstream's dialect is not given, its server is asked.
     ///
     /// # Errors
     /// The configuration is wrong. The error lists all its problems.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
-        config::load(&self.overrides(), &|name| env::var(name).ok())
+        let own = env::var("TOOLWIRE_UPSTREAM").ok();
+        if self.url.is_some() && self.upstream.is_some() && self.upstream != own {
+            return Err(Problems(vec![Problem::error(
+                "the URL of the upstream is given twice, also as --upstream",
+            )]));
+        }
+        let overrides = self.overrides();
+        match block_on(Builder::new_current_thread(), load_asking(&overrides)) {
+            Ok(loaded) => loaded,
+            Err(_) => load(&overrides),
+        }
     }
 
     /// Reads the configuration and reports its problems on stderr in `log_format`.
@@ -85,10 +106,10 @@ impl UpstreamFlags {
     fn overrides(&self) -> Overrides {
         Overrides {
             file: self.config.clone(),
-            listen: self.listen.clone(),
+            listen: self.port.map_or_else(|| self.listen.clone(), |port| vec![format!("127.0.0.1:{port}")]),
             client_keys: self.client_key.clone(),
             typed_client_keys: self.client_key.iter().any(|key| is_typed(key, "TOOLWIRE_CLIENT_KEY")),
-            upstream: self.upstream.clone(),
+            upstream: self.url.clone().or_else(|| self.upstream.clone()),
             dialect: self.dialect.clone(),
             api_key: self.api_key.clone(),
             typed_api_key: self.api_key.iter().any(|key| is_typed(key, "TOOLWIRE_UPSTREAM_KEY")),
@@ -98,6 +119,25 @@ impl UpstreamFlags {
             server_calls: self.server_calls.clone(),
         }
     }
+}
+
+fn load(overrides: &Overrides) -> Result<Loaded, Problems> {
+    config::load(overrides, &|name| env::var(name).ok())
+}
+
+/// Reads a configuration. If it has the URL of an upstream without its dialect, the server is asked for both.
+///
+/// # Errors
+/// The configuration is wrong.
+pub(super) async fn load_asking(overrides: &Overrides) -> Result<Loaded, Problems> {
+    if overrides.upstream.is_none() || overrides.dialect.is_some() {
+        return load(overrides);
+    }
+    let chat = Overrides { dialect: Some(Dialect::Chat.name().to_owned()), ..overrides.clone() };
+    let assumed = load(&chat)?;
+    let Some(upstream) = assumed.config.upstreams.first() else { return Ok(assumed) };
+    let FoundUpstream { dialect, base_url } = find_upstream(upstream).await;
+    load(&Overrides { dialect: Some(dialect.name().to_owned()), upstream: Some(base_url), ..chat })
 }
 
 /// Reports the problems of a configuration as text, and returns the exit status for wrong input.

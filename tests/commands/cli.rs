@@ -43,7 +43,7 @@ fn invalid_command_line_exits_with_status_2() {
         &["serf"],
         &["check", "--confg", "x"],
         &["formats", "--json", "more"],
-        &["check", "--upstream", "http://127.0.0.1:1"],
+        &["check", "--dialect", "chat"],
         &["--log-level", "=,=", "formats"],
         &["--log-format", "xml", "formats"],
     ] {

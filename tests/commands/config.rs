@@ -488,7 +488,7 @@ fn upstream_flag_replaces_the_upstreams_of_the_file_only() {
 fn nothing_to_serve_is_an_error() {
     let Problems(problems) = load(&Overrides::default(), &environment).unwrap_err();
     assert_eq!(problems.len(), 1);
-    assert!(problems[0].message.contains("--upstream"), "{problems:?}");
+    assert!(problems[0].message.contains("serve URL"), "{problems:?}");
 }
 
 #[test]

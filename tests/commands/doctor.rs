@@ -23,7 +23,7 @@ const LIST: &str = r#"{"object":"list","data":[{"id":"small-model"},{"id":"large
 
 /// Starts a server that answers each of the given paths with a status line and a body, and every other path with
 /// 404. Returns its address.
-fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> String {
+pub(crate) fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {

@@ -11,20 +11,23 @@ use crate::support::{Server, toolwire};
 /// The JSON-escaped code of an upstream's error.
 const HOSTILE: &str = r"x\r\nFAKE line\u001b[31m\u009b2J\u2028\u202e\u0000";
 
-/// Starts an upstream that answers one request with status 400 and an error with this `code`.
+/// Starts an upstream that answers one request per connection with status 400 and an error with this `code`.
 fn upstream(code: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    let body = format!(r#"{{"error":{{"message":"no","code":"{code}"}}}}"#);
+    let answer = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     thread::spawn(move || {
-        let (mut socket, _) = listener.accept().unwrap();
-        // The request is small enough to arrive in one read.
-        let _ = socket.read(&mut [0; 64 << 10]).unwrap();
-        let body = format!(r#"{{"error":{{"message":"no","code":"{code}"}}}}"#);
-        let length = body.len();
-        let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n");
-        socket.write_all((head + &body).as_bytes()).unwrap();
-        // Waits until the peer closes the connection.
-        let _ = socket.read(&mut [0]);
+        for mut socket in listener.incoming().flatten() {
+            let answer = answer.clone();
+            thread::spawn(move || {
+                // The request is small enough to arrive in one read.
+                let _ = socket.read(&mut [0; 64 << 10]);
+                let _ = socket.write_all(answer.as_bytes());
+                // Waits until the peer closes the connection.
+                let _ = socket.read(&mut [0]);
+            });
+        }
     });
     address
 }

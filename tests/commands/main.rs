@@ -30,6 +30,7 @@ mod reload;
 mod replay;
 mod rewrite;
 mod saved_settings;
+mod serve_url;
 mod sign_in;
 mod state_files;
 mod support;

@@ -172,9 +172,11 @@ fn server_that_cannot_be_read_is_an_error_that_says_what_to_do() {
     assert!(status == 2 && error.contains("`NOT_SET` is not set"), "{error}");
     drop(server);
 
-    let serve =
-        ["serve", "--upstream", "http://127.0.0.1:1/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
-    let server = Server::start(&mut toolwire(&serve));
+    let file = folder.path().join("plain.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
+        base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"*\"\n";
+    fs::write(&file, text).unwrap();
+    let server = Server::start(toolwire(&["serve", "--config"]).arg(&file));
     let (status, _, error) = run(&mut top(&server, &[]));
     assert!(status == 1 && error.contains("status 404") && error.contains("[admin]"), "{error}");
     let url = format!("http://{}", server.address);

@@ -157,7 +157,7 @@ fn of_source(
     let laid = origin.overlay.lay_over(root.get_mut(), &values, source);
     overrides.lay_over(root.get_mut(), source);
     let context = Context { source, files: Default::default(), findings: Default::default(), environment };
-    overrides.warn(&context.findings, source);
+    overrides.check(&context.findings, source);
     for refused in &laid.refused {
         let number = origin.overlay.paths().position(|path| path == refused.path).unwrap_or_default();
         let message = format!("this saved setting is ignored: {}", refused.message);

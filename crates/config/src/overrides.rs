@@ -2,7 +2,7 @@
 //!
 //! They replace values in the file's TOML tree before it is read, so the same code validates both.
 
-use std::{borrow::Cow, ops::Range, path::PathBuf};
+use std::{borrow::Cow, net::SocketAddr, ops::Range, path::PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 use toml::{
@@ -59,6 +59,11 @@ impl Overrides {
         }
         if let Some(url) = &self.upstream {
             self.lay_upstream_over(url, root, source);
+            // Whoever begins without a file finds the console. Without keys it answers local requests only.
+            if self.file.is_none() && self.listens_locally() {
+                let at = at(Flag::Upstream);
+                put(root, "admin", Spanned::new(at, DeValue::Table(DeTable::new())));
+            }
         }
         let Some(DeValue::Array(models)) = root.get_mut("models").map(Spanned::get_mut) else { return };
         for model in models.iter_mut() {
@@ -82,8 +87,20 @@ impl Overrides {
         }
     }
 
-    /// Warns about keys that were typed on the command line.
-    pub(super) fn warn(&self, findings: &Findings, source: &Source) {
+    /// Whether only addresses of this machine are listened on.
+    fn listens_locally(&self) -> bool {
+        let is_local = |address: &String| {
+            address.parse::<SocketAddr>().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+        };
+        self.listen.iter().all(is_local)
+    }
+
+    /// Warns about keys that were typed on the command line, and refuses what concerns an upstream that is not given.
+    pub(super) fn check(&self, findings: &Findings, source: &Source) {
+        let orphans = [(self.dialect.is_some(), Flag::Dialect), (self.api_key.is_some(), Flag::ApiKey)];
+        for (_, flag) in orphans.into_iter().filter(|(is_given, _)| *is_given && self.upstream.is_none()) {
+            findings.wrong(source.flag(flag), "it needs the URL of an upstream: `toolwire serve URL`");
+        }
         let typed = [(self.typed_client_keys, Flag::ClientKey), (self.typed_api_key, Flag::ApiKey)];
         for (_, flag) in typed.into_iter().filter(|(is_typed, _)| *is_typed) {
             let message = "a key in the command line shows in the list of processes (`ps`); `env:NAME` or `file:PATH` \

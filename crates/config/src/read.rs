@@ -226,7 +226,9 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     if cells.is_empty() {
         let help = match context.source.has_file() {
             true => "no `[[upstreams]]`: where should requests go?",
-            false => "nothing to serve: give `--config FILE`, or `--upstream URL --dialect DIALECT`",
+            false => {
+                "nothing to serve: give `--config FILE`, or the URL of an upstream: `toolwire serve URL`"
+            }
         };
         context.findings.missing(None, help);
     }

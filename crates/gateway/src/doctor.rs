@@ -3,6 +3,10 @@
 //! Nothing is generated. For an upstream without a list of models, the base URL is requested instead: any response
 //! shows that there is a server.
 
+mod find;
+
+pub use find::{FoundUpstream, find_upstream};
+
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},

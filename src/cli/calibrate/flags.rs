@@ -36,7 +36,7 @@ pub(super) struct UpstreamArgs {
     /// Base URL of the upstream, such as http://127.0.0.1:8080/v1
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM")]
     pub(super) upstream: Option<String>,
-    /// Dialect of that upstream: chat, completions or lumo [default: chat]
+    /// Dialect of that upstream: chat, completions or lumo [default: found by asking]
     #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream")]
     pub(super) dialect: Option<String>,
     /// API key for that upstream: env:NAME or file:PATH

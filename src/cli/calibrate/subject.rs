@@ -16,12 +16,11 @@ use toml::{Table, Value};
 use super::{
     super::{
         output::{Failed, failed, refused},
-        upstream_flags::{self, is_typed, say},
+        upstream_flags::{self, is_typed, load_asking, say},
     },
     DESCRIBED,
     flags::UpstreamArgs,
 };
-use toolwire_config as config;
 use toolwire_config::{Config, Loaded, Model, Overrides, Problems, Upstream};
 use toolwire_lab::calibrate::{
     run,
@@ -54,7 +53,7 @@ impl Subject {
     /// # Errors
     /// There is no model to calibrate. The reason has been reported, and the error is the exit status.
     pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, ExitCode> {
-        let mut config = load(args)?;
+        let mut config = load(args).await?;
         config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         config.tls = None;
         config.threads = 1;
@@ -148,11 +147,11 @@ fn wrong(error: impl Display) -> ExitCode {
     refused(error, Some(DESCRIBED))
 }
 
-fn load(args: &UpstreamArgs) -> Result<Config, ExitCode> {
+async fn load(args: &UpstreamArgs) -> Result<Config, ExitCode> {
     let overrides = Overrides {
         file: args.config.clone(),
         upstream: args.upstream.clone(),
-        dialect: args.upstream.as_ref().map(|_| args.dialect.clone().unwrap_or_else(|| "chat".to_owned())),
+        dialect: args.dialect.clone(),
         api_key: args.api_key.clone(),
         typed_api_key: args.api_key.iter().any(|key| is_typed(key, "TOOLWIRE_UPSTREAM_KEY")),
         ..Overrides::default()
@@ -160,7 +159,7 @@ fn load(args: &UpstreamArgs) -> Result<Config, ExitCode> {
     if overrides.file.is_none() && overrides.upstream.is_none() {
         return Err(wrong("nothing to ask: give --upstream URL, or --config FILE"));
     }
-    match config::load(&overrides, &|name| env::var(name).ok()) {
+    match load_asking(&overrides).await {
         Ok(Loaded { config, warnings }) => {
             say(&warnings);
             Ok(config)

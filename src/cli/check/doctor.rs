@@ -30,7 +30,7 @@ pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitC
     results(status, |out| found.iter().try_for_each(|diagnosis| out.write_all(line(diagnosis).as_bytes())))
 }
 
-fn line(diagnosis: &Diagnosis) -> String {
+pub(in crate::cli) fn line(diagnosis: &Diagnosis) -> String {
     let Diagnosis { upstream, address, took, verdict, warnings } = diagnosis;
     let mut text = match verdict {
         Ok(health) => format!("{upstream}: ok: {health}, in {} ms ({address})\n", took.as_millis()),
