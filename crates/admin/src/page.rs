@@ -7,6 +7,7 @@ use toolwire_gateway::{
     observe::Access,
     reply::{self, ReplyBody},
     routes,
+    site::Site,
 };
 
 /// Content security policy: nothing is loaded from other origins, and no content is executed as code.
@@ -14,7 +15,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
 
-pub(crate) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Response<ReplyBody> {
+pub(crate) fn respond(path: &str, headers: &HeaderMap, site: &Site, access: Access) -> Response<ReplyBody> {
     let Some(rest) = path.strip_prefix(CONSOLE) else {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         let mut response = reply::plain(StatusCode::PERMANENT_REDIRECT, plain, "", access);
@@ -22,7 +23,7 @@ pub(crate) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Respon
         return response;
     };
     let Some(asset) = console::find(rest, accepts_gzip(headers)) else {
-        let (dialect, failure) = routes::not_found(path);
+        let (dialect, failure) = routes::not_found(path, site);
         return reply::error(failure, dialect, access);
     };
     let content_type = HeaderValue::from_static(asset.content_type);

@@ -152,9 +152,9 @@ impl Admin {
 
     /// Serves the console's page. Without configured keys, only visitors who may use the API get it.
     fn page(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
-        let ExtensionRequest { head, peer, access, .. } = request;
+        let ExtensionRequest { service, head, peer, access, .. } = request;
         match self.check_host(head, peer) {
-            Ok(()) => page::respond(&path_of(head), &head.headers, access),
+            Ok(()) => page::respond(&path_of(head), &head.headers, &service.site(head), access),
             Err(error) => response(Err(error), access),
         }
     }

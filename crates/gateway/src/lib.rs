@@ -63,6 +63,7 @@ mod serve_error;
 mod server;
 mod servers;
 pub mod service;
+pub mod site;
 pub mod stamp;
 mod stored_responses;
 pub mod tap;

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
 use http::Method;
 
-use super::reply::DEFAULT_DIALECT;
+use super::{reply::DEFAULT_DIALECT, site::Site};
 use crate::observe::untrusted_text::clip;
 use toolwire_config::{Passthrough, percent::percent_decoded};
 use toolwire_execution::files;
@@ -313,11 +313,14 @@ pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
 }
 
 /// The prefix of all paths of the API. Clients' base URLs end with it.
-const BASE: &str = "/v1";
+pub(super) const BASE: &str = "/v1";
+
+/// The first parts of the paths of the console and of the admin API.
+const ADMIN: [&str; 2] = ["/console", "/admin"];
 
 /// Returns the failure for an unknown path, and the dialect that the client probably uses. The usual cause is a
 /// slightly wrong base URL, or an API that toolwire does not serve.
-pub fn not_found(path: &str) -> (ClientDialect, Failure) {
+pub fn not_found(path: &str, site: &Site) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);
     let owner = |path: &str| {
         let prefix =
@@ -327,7 +330,7 @@ pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     };
     let owner = owner(&without_doubled_slash(path));
     let path = path.trim_end_matches('/');
-    let base = base_url();
+    let base = site.base_url();
     let generating = || ClientDialect::all().flat_map(generating);
     let endpoint = generating().find(|(_, endpoint)| is_meant(path, endpoint.path));
     let meant = endpoint.map(|(_, endpoint)| endpoint.path);
@@ -341,10 +344,19 @@ pub fn not_found(path: &str) -> (ClientDialect, Failure) {
                 posts.join(", ")
             )
         }
-        None => format!("there is no {shown} here; {}", directions()),
+        None if !site.has_admin && ADMIN.iter().any(|admin| is_below(path, admin)) => {
+            format!(
+                "there is no {shown} here: the configuration has no table [admin], which adds the console"
+            )
+        }
+        None => format!("there is no {shown} here; {}", site.directions()),
     };
     let dialect = owner.or(endpoint.map(|(dialect, _)| dialect)).unwrap_or(DEFAULT_DIALECT);
     (dialect, Failure::new(Kind::NotFound, message))
+}
+
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a client that asks for `path` probably means the endpoint `known` under another base URL.
@@ -366,31 +378,16 @@ fn generating(dialect: ClientDialect) -> impl Iterator<Item = (ClientDialect, &'
         .map(move |endpoint| (dialect, endpoint))
 }
 
-/// Lists the APIs that toolwire serves, with their paths.
-pub(super) fn directions() -> String {
-    let spoken = ClientDialect::all().filter_map(|dialect| {
-        let endpoint = dialect.side().endpoint(true)?;
-        Some(format!("{}: POST {}", dialect.dialect().title(), endpoint.path))
-    });
-    let spoken = spoken.collect::<Vec<_>>().join("; ");
-    format!("toolwire speaks {spoken}, GET {MODELS}; {}", base_url())
-}
-
-fn base_url() -> String {
-    let local = "http://127.0.0.1:8787";
-    format!(
-        "a client's base URL ends in `{BASE}`, such as `{local}{BASE}`, unless the client adds `{BASE}` itself, as Anthropic's do"
-    )
-}
-
 /// The path of the list of models.
-const MODELS: &str = "/v1/models";
+pub(super) const MODELS: &str = "/v1/models";
 
 /// Maximum number of bytes of a path in an error message.
-const MAX_SHOWN: usize = 128;
+pub(super) const MAX_SHOWN: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
     #[test]
@@ -432,6 +429,11 @@ mod tests {
         assert_eq!(Route::find(""), None);
     }
 
+    fn site(host: &str) -> Site {
+        let (head, ()) = Request::builder().header("host", host).body(()).unwrap().into_parts();
+        Site::new(&head, "http", false)
+    }
+
     #[test]
     fn not_found_names_the_base_url() {
         for (path, meant) in [
@@ -447,13 +449,18 @@ mod tests {
             ("/responses", "did you mean /v1/responses?"),
         ] {
             assert_eq!(Route::find(path), None, "{path}");
-            let message = not_found(path).1.message().to_owned();
-            assert!(message.contains(meant) && message.contains("http://127.0.0.1:8787/v1"), "{message}");
+            let message = not_found(path, &site("h.example:1")).1.message().to_owned();
+            assert!(message.contains(meant) && message.contains("`http://h.example:1/v1`"), "{message}");
         }
+        let not_found = |path: &str| not_found(path, &site("h.example"));
         assert_eq!(not_found("/api/other").0, ClientDialect::Ollama);
         assert_eq!(not_found("/v1/api/chat").0, ClientDialect::Ollama);
         assert_eq!(not_found("/apis").0, DEFAULT_DIALECT);
         assert!(not_found(&format!("/{}", "x".repeat(9_000))).1.message().len() < 1_000);
+        for path in ["/console/", "/admin/state", "/console"] {
+            assert!(not_found(path).1.message().contains("no table [admin]"), "{path}");
+        }
+        assert!(!not_found("/consoles").1.message().contains("[admin]"));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Service {
         access: Access,
     ) -> Response<ReplyBody> {
         let fail = |failure, access| reply::error(failure, DEFAULT_DIALECT, access);
-        let unknown = || routes::not_found(head.uri.path()).1;
+        let unknown = || routes::not_found(head.uri.path(), &self.site(head)).1;
         let Some(execution) = &self.shared.hosting.execution else {
             return fail(unknown(), access);
         };

@@ -28,7 +28,7 @@ impl Service {
     ) -> Response<ReplyBody> {
         let fail = |failure, access| reply::error(failure, reply::DEFAULT_DIALECT, access);
         let Some(execution) = &self.shared.hosting.execution else {
-            let (_, failure) = routes::not_found(head.uri.path());
+            let (_, failure) = routes::not_found(head.uri.path(), &self.site(head));
             return fail(failure, access);
         };
         if !self.shared.drain.is_serving() {

@@ -17,6 +17,7 @@ use crate::{
     reply::{self, ReplyBody},
     request as checks,
     routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
+    site::Site,
     stamp::{seed, unix_time},
     stored_responses,
 };
@@ -184,7 +185,9 @@ impl Service {
             Route::Mcp => Box::pin(self.mcp(client, &head, body, access)).await,
             Route::Extension(own) => Box::pin(self.extended(own, &head, peer, body, access)).await,
             // Clients of Ollama look for these words.
-            Route::Root => text(StatusCode::OK, routes::directions() + "\nOllama is running\n", access),
+            Route::Root => {
+                text(StatusCode::OK, self.site(&head).directions() + "\nOllama is running\n", access)
+            }
             Route::Image(name) => {
                 let files = self.shared.hosting.image_files();
                 Box::pin(images::respond(files, name, &head.headers, access)).await
@@ -194,6 +197,11 @@ impl Service {
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
             Route::Metrics => self.metrics(access),
         })
+    }
+
+    /// How the client of this request reaches the server.
+    pub fn site(&self, head: &request::Parts) -> Site {
+        Site::new(head, self.shared.config.scheme(), self.shared.config.admin.is_some())
     }
 
     fn metrics(&self, access: Access) -> Response<ReplyBody> {
@@ -223,7 +231,7 @@ impl Service {
             return Err(Box::new(response));
         }
         let Some(route) = route else {
-            let (guessed, failure) = routes::not_found(head.uri.path());
+            let (guessed, failure) = routes::not_found(head.uri.path(), &self.site(head));
             let dialect = if is_told { dialect } else { guessed };
             return Err(Box::new(reply::error(failure, dialect, access)));
         };
@@ -305,7 +313,7 @@ impl Service {
             }
             // Only an extension has such routes.
             None => {
-                let (dialect, failure) = routes::not_found(head.uri.path());
+                let (dialect, failure) = routes::not_found(head.uri.path(), &self.site(head));
                 Box::pin(ready(reply::error(failure, dialect, access)))
             }
         }
