@@ -140,6 +140,12 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         |cell| text(cell).map(|path| Some(path.into())),
         |path| path.as_deref().and_then(|path| path.to_str()).map(string),
     );
+    keys.key(
+        Key::new("login_key", "encrypts [logins at MCP servers](tools.md): at least 32 random characters")
+            .or("a key in a file beside them")
+            .file_only(),
+        Field::Secret(&mut settings.login_key),
+    );
     images(keys, settings);
 }
 
@@ -240,7 +246,8 @@ pub(super) fn read(
         Some(())
     });
     let proxies = settings.proxies.secrets().into_iter().map(SecretString::from);
-    settings.secrets = settings.providers.iter().flat_map(secrets).chain(proxies).collect();
+    let own = proxies.chain(settings.login_key.clone());
+    settings.secrets = settings.providers.iter().flat_map(secrets).chain(own).collect();
     Some(Arc::new(settings))
 }
 

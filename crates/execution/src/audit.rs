@@ -185,7 +185,7 @@ impl Audit {
         *self.redactor.write() = Arc::clone(redactor);
     }
 
-    fn redactor(&self) -> Arc<Redactor> {
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
         Arc::clone(&self.redactor.read())
     }
 

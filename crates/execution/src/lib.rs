@@ -60,6 +60,7 @@ pub mod files;
 pub mod http;
 #[cfg_attr(not(feature = "mcp"), path = "no_mcp_server.rs")]
 pub mod mcp_server;
+pub mod oauth;
 pub mod providers;
 pub mod vision;
 

@@ -13,11 +13,12 @@ use super::{
     audit::{Audit, AuditEvent, Subject, unix_millis},
     files::ImageFiles,
     http::HttpClient,
+    oauth::{Account, Vault},
     reports::Reports,
     runtime::Tasks,
     tool::{Output, ToolError, ToolSpec},
 };
-use toolwire_net::store::Owner;
+use toolwire_net::{redact::Redactor, store::Owner};
 
 /// A running call.
 ///
@@ -61,6 +62,8 @@ pub enum ProviderState {
     Restarting,
     /// The last attempt to start the server failed. It will be tried again.
     Failed,
+    /// A person must log in at the server.
+    NeedsLogin,
 }
 
 impl ProviderState {
@@ -108,6 +111,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// configuration.
     fn yields(&self) -> bool {
         false
+    }
+
+    /// The login at the provider's server. `None` if it cannot have one.
+    fn account(&self) -> Option<Arc<Account>> {
+        None
     }
 
     /// The programs that have registered with this provider. `None` if it does not accept registrations.
@@ -165,6 +173,8 @@ pub struct Host {
     pub(crate) files: Option<Arc<ImageFiles>>,
     /// Sends questions to the configured models. `None` in tests without models.
     pub(crate) models: Option<Arc<dyn Ask>>,
+    /// Keeps the logins of servers. `None` if there is no folder for them.
+    pub(crate) vault: Option<Arc<Vault>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
     /// `None` if background work ends with the runtime.
@@ -178,7 +188,7 @@ impl Host {
         audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, files: None, models: None, audit, changed, tasks: None }
+        Self { name: name.into(), http, files: None, models: None, vault: None, audit, changed, tasks: None }
     }
 
     /// Sets the folder for generated images.
@@ -188,6 +198,10 @@ impl Host {
 
     pub(super) fn with_models(self, models: Option<Arc<dyn Ask>>) -> Self {
         Self { models, ..self }
+    }
+
+    pub(crate) fn with_vault(self, vault: Option<Arc<Vault>>) -> Self {
+        Self { vault, ..self }
     }
 
     /// Adds the provider's background work to `tasks`.
@@ -206,6 +220,11 @@ impl Host {
     pub fn state_changed(&self, state: &'static str, tools: usize) {
         let (name, since) = (Arc::clone(&self.name), unix_millis());
         self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });
+    }
+
+    /// Masks secrets in logs, events and messages.
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+        self.audit.redactor()
     }
 
     /// Masks configured secrets in text from the provider, for logs.

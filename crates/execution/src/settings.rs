@@ -1,6 +1,11 @@
 //! Settings of the execution stage: `[execution]`, `[[providers]]`, `[[tools]]`.
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use secrecy::SecretString;
 
@@ -8,7 +13,9 @@ use super::{
     ProviderOptions,
     address::Domain,
     files::ImageSettings,
+    http::HttpClient,
     intent::Intent,
+    oauth::{Account, Vault},
     rules::{Permission, PermissionRule, glob},
     tool::Rate,
 };
@@ -54,6 +61,8 @@ pub struct ExecutionSettings {
     pub permissions: PermissionSettings,
     /// The file for all events, as JSON lines.
     pub audit: Option<PathBuf>,
+    /// Encrypts the logins of servers. `None` for a key in a file beside them.
+    pub login_key: Option<SecretString>,
     pub providers: Vec<ProviderEntry>,
     /// Rules by tool name. Names may end with `*`.
     pub tools: HashMap<String, ToolRules>,
@@ -72,6 +81,17 @@ impl ExecutionSettings {
             Some(PermissionRule { key: None, model: None, tool, domain: None, permission }.normalized())
         }));
         settings
+    }
+
+    /// The logins of servers in the state folder, if there is one.
+    pub fn vault(&self, state_dir: Option<&Path>) -> Option<Arc<Vault>> {
+        state_dir.map(|folder| Arc::new(Vault::new(folder, self.login_key.clone())))
+    }
+
+    /// The accounts at all servers that may need a login, for a program that does not start them.
+    pub fn accounts(&self, state_dir: Option<&Path>) -> Vec<Arc<Account>> {
+        let (http, vault) = (HttpClient::through(self.proxies.clone()), self.vault(state_dir));
+        self.providers.iter().filter_map(|entry| entry.account(&http, vault.clone())).collect()
     }
 
     /// The rules for the tool `name`: those for exactly this name, or else for one of its aliases, or else for the
@@ -128,6 +148,7 @@ impl Default for ExecutionSettings {
             image_command: Some("/generate-image".to_owned()),
             permissions: PermissionSettings::default(),
             audit: None,
+            login_key: None,
             providers: Vec::new(),
             tools: HashMap::new(),
             proxies: Proxies::One(None),
@@ -164,6 +185,16 @@ pub struct ProviderEntry {
 
 impl ProviderEntry {
     pub const MAX_RUNNING: usize = 16;
+
+    /// The login at the provider's server. `None` if it cannot have one.
+    #[cfg_attr(not(feature = "mcp"), allow(unused_variables, reason = "only servers over MCP have logins"))]
+    fn account(&self, http: &HttpClient, vault: Option<Arc<Vault>>) -> Option<Arc<Account>> {
+        match &self.options {
+            #[cfg(feature = "mcp")]
+            ProviderOptions::Mcp(options) => options.account(&self.name, http, vault, None),
+            _ => None,
+        }
+    }
 
     /// Whether the provider may offer its tool `name`. The lists may contain the name with or without the provider's
     /// name as a prefix.

@@ -164,6 +164,7 @@ impl Execution {
     pub fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
         let (given, models) = (Arc::clone(&settings), around.models.clone());
         let http = HttpClient::through(settings.proxies.clone());
+        let vault = settings.vault(around.state_dir.as_deref());
         let build = |means: &Means<'_>| {
             let mut providers = Vec::new();
             for entry in &given.providers {
@@ -176,6 +177,7 @@ impl Execution {
                 let host =
                     Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
                 let host = host.with_models(models.clone()).with_tasks(Arc::clone(&tasks));
+                let host = host.with_vault(vault.clone());
                 match entry.options.build(&host) {
                     Ok(provider) => {
                         let starting = Arc::clone(&provider);

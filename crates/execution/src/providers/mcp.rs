@@ -47,7 +47,7 @@ use tokio::{sync::Notify, time::Instant};
 use self::reported_calls::ReportedCalls;
 use crate::{
     ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec,
-    process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
+    http::HttpClient, oauth::{Account, OAuthOptions, Vault}, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
 };
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText, Visitor};
@@ -78,6 +78,8 @@ pub struct Options {
     api_key: Option<SecretString>,
     /// headers for `url`; secrets as `"env:NAME"` or `"file:PATH"`
     headers: BTreeMap<String, TableText>,
+    #[setting(nested)]
+    oauth: OAuthOptions,
     /// `initialize` (up to 2025-11-25), `discover` (2026-07-28), or `auto`, with which an older server may be
     /// ready 10 s later
     #[setting(default = Protocol::Auto, word)]
@@ -111,7 +113,27 @@ impl Options {
             (false, Some(_)) => return Err(Fault::new("url", "either `command` or `url`, not both")),
             _ => {}
         }
+        if let Some((key, message)) = self.oauth.fault() {
+            return Err(Fault::new(key, message));
+        }
         http::check_headers(&self.headers)
+    }
+
+    /// Whether requests have a key of the configuration.
+    fn has_key(&self) -> bool {
+        self.api_key.is_some() || self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+
+    /// The login at the provider's server. `None` if it is a program, or has a key.
+    pub(crate) fn account(
+        &self,
+        name: &str,
+        http: &HttpClient,
+        vault: Option<Arc<Vault>>,
+        redactor: Option<Arc<Redactor>>,
+    ) -> Option<Arc<Account>> {
+        let url = self.url.as_ref().filter(|_| !self.has_key())?;
+        Account::new(name.into(), url, self.oauth.clone(), http, vault, redactor)
     }
 
     /// A pattern for the names of the provider's tools.
@@ -120,7 +142,9 @@ impl Options {
     }
 
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
-        Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name))))
+        let redactor = Some(host.redactor());
+        let account = self.account(&host.name, &host.http, host.vault.clone(), redactor);
+        Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name), account)))
     }
 
     /// Values that must not appear in logs or messages.
@@ -136,6 +160,7 @@ impl Options {
 struct Server {
     options: Options,
     name: Arc<str>,
+    account: Option<Arc<Account>>,
     redactor: Redactor,
     stderr: Arc<StderrLog>,
     host: OnceLock<Host>,
@@ -165,13 +190,14 @@ struct State {
 }
 
 impl Server {
-    fn new(options: Options, name: Arc<str>) -> Self {
+    fn new(options: Options, name: Arc<str>, account: Option<Arc<Account>>) -> Self {
         let redactor = Redactor::new(options.secrets());
         let stderr = Arc::new(StderrLog::new(Arc::clone(&name), options.secrets()));
         let status = Status { state: ProviderState::Starting, ..Status::default() };
         Self {
             options,
             name,
+            account,
             redactor,
             stderr,
             host: OnceLock::new(),
@@ -248,9 +274,11 @@ impl Server {
             ServiceError::McpError(error) => self.refused(error),
             ServiceError::UnexpectedResponse => not_a_result().into(),
             error => {
-                tracing::warn!(provider = %self.name, error = self.plain(&error.to_string()), "a call failed");
+                let need = self.account.as_ref().and_then(|account| account.need());
+                let said = need.clone().unwrap_or_else(|| error.to_string());
+                tracing::warn!(provider = %self.name, error = self.plain(&said), "a call failed");
                 self.suspected.notify_one();
-                Self::lost(&error).into()
+                Self::lost(&error, need.is_some()).into()
             }
         })
     }
@@ -266,8 +294,11 @@ impl Server {
         }
     }
 
-    fn lost(error: &ServiceError) -> ToolError {
+    fn lost(error: &ServiceError, needs_login: bool) -> ToolError {
         match error {
+            _ if needs_login => {
+                ToolError::new(ErrorCode::AuthFailed, "The server of the tool needs a login by the operator.")
+            }
             ServiceError::TransportSend(error) if http::is_refusal(error) => {
                 ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key.")
             }
@@ -362,6 +393,10 @@ impl Provider for Server {
     fn restart(&self) -> bool {
         self.restarted.notify_one();
         true
+    }
+
+    fn account(&self) -> Option<Arc<Account>> {
+        self.account.clone()
     }
 
     fn start(self: Arc<Self>, host: &Host) {

@@ -20,6 +20,9 @@ pub(super) enum ServerFault {
     Connect(#[source] Box<ClientInitializeError>),
     #[error("{0}")]
     Refused(String),
+    /// There is no login, or it does not allow enough.
+    #[error("{0}")]
+    NeedsLogin(String),
     #[error("its tools cannot be listed: {0}")]
     List(#[source] ServiceError),
     #[error(transparent)]
@@ -37,32 +40,33 @@ impl ServerFault {
         Self::Connect(Box::new(error))
     }
 
-    /// `options` are those with which the connection was tried.
-    pub(super) fn not_connected(error: ClientInitializeError, options: &Options) -> Self {
-        match error.auth_challenge() {
-            Some(challenge) => Self::Refused(refusal(challenge, options)),
-            None => Self::connect(error),
+    /// `options` are those with which the connection was tried. `need` says which login is needed.
+    pub(super) fn not_connected(
+        error: ClientInitializeError,
+        options: &Options,
+        need: Option<String>,
+    ) -> Self {
+        match (error.auth_challenge(), need) {
+            (Some(challenge), need) if options.has_key() || need.is_none() => {
+                Self::Refused(refusal(challenge, options))
+            }
+            (_, Some(need)) => Self::NeedsLogin(need),
+            _ => Self::connect(error),
         }
     }
 
     /// Whether the server rejected the key, or requires one.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_))
+        matches!(self, Self::Refused(_) | Self::NeedsLogin(_))
     }
 }
 
 /// Describes the rejection of a request. `challenge` is the header `WWW-Authenticate`, or empty.
 fn refusal(challenge: &str, options: &Options) -> String {
-    let is_key = |name: &String| name.eq_ignore_ascii_case("authorization");
-    if options.api_key.is_some() || options.headers.keys().any(is_key) {
-        return match challenge.is_empty() {
-            true => "the server refused the key".to_owned(),
-            false => format!("the server refused the key: {}", clipped(challenge)),
-        };
-    }
-    match challenge.contains("resource_metadata") {
-        true => "the server requires authorization: a key (`api_key`), or OAuth".to_owned(),
-        false => "the server requires a key (`api_key`)".to_owned(),
+    match (options.has_key(), challenge.is_empty()) {
+        (true, true) => "the server refused the key".to_owned(),
+        (true, false) => format!("the server refused the key: {}", clipped(challenge)),
+        (false, _) => "the server denies access (HTTP status 403)".to_owned(),
     }
 }
 

@@ -17,7 +17,7 @@ use futures_util::{
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT, WWW_AUTHENTICATE},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT, WWW_AUTHENTICATE},
 };
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -40,6 +40,7 @@ use super::message;
 use toolwire_pipeline::{settings::TableText, wire::sse::{Frame, Frames}};
 use crate::{
     http::{HttpClient, HttpError, collected},
+    oauth::{Account, OAuthError},
     providers::Fault,
 };
 
@@ -79,16 +80,19 @@ pub(super) fn is_refusal(error: &DynamicTransportError) -> bool {
 pub(super) struct HttpServer {
     http: HttpClient,
     headers: Arc<HeaderMap>,
+    /// Authorizes the requests, if there is no key.
+    account: Option<Arc<Account>>,
     max_message: usize,
 }
 
 impl HttpServer {
-    /// Creates a client that sends `key` and `headers` with every request. `max_message` is the maximum size of a
-    /// message from the server, in bytes.
+    /// Creates a client that sends `key` and `headers` with every request, or else the token of `account`.
+    /// `max_message` is the maximum size of a message from the server, in bytes.
     pub(super) fn new(
         http: HttpClient,
         key: Option<&SecretString>,
         headers: &BTreeMap<String, TableText>,
+        account: Option<Arc<Account>>,
         max_message: usize,
     ) -> Self {
         let mut all = HeaderMap::new();
@@ -104,10 +108,12 @@ impl HttpServer {
                 all.insert(name, value);
             }
         }
-        Self { http, headers: Arc::new(all), max_message }
+        let account = account.filter(|_| !all.contains_key(AUTHORIZATION));
+        Self { http, headers: Arc::new(all), account, max_message }
     }
 
-    /// Sends a request with the configured headers. Redirects are followed within the origin of `uri`.
+    /// Sends a request with the configured headers and a token. If the server rejects the token and there is another
+    /// one, sends the request once more. Redirects are followed within the origin of `uri`.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -129,16 +135,54 @@ impl HttpServer {
         for (name, value) in custom {
             headers.insert(name, value);
         }
-        let mut uri: Uri = uri.parse().map_err(|_| unexpected("an invalid URL"))?;
+        let uri: Uri = uri.parse().map_err(|_| unexpected("an invalid URL"))?;
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        match &self.account {
+            Some(account) => self.authorized(account, request).await,
+            None => checked(self.followed(request).await?),
+        }
+    }
+
+    /// Sends a request with the token of `account`, and once more if that is rejected and there is another one.
+    async fn authorized(
+        &self,
+        account: &Arc<Account>,
+        mut request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let failed = |error: OAuthError| Failure::UnexpectedServerResponse(error.to_string().into());
+        let token = account.token().await.map_err(failed)?;
+        put_token(&mut request, token.as_ref());
+        let response = self.followed(request.clone()).await?;
+        let Some(challenge) = Account::refusal(response.status(), &challenges(&response)) else {
+            account.accepted();
+            return checked(response);
+        };
+        if response.status() == StatusCode::FORBIDDEN {
+            account.lacks_scope(challenge);
+            return checked(response);
+        }
+        if !account.rejected(token, challenge).await.map_err(failed)? {
+            return checked(response);
+        }
+        put_token(&mut request, account.token().await.map_err(failed)?.as_ref());
+        let response = self.followed(request).await?;
+        match response.status() {
+            StatusCode::UNAUTHORIZED => account.refused_again(),
+            _ => account.accepted(),
+        }
+        checked(response)
+    }
+
+    /// Sends a request, and follows redirects within its origin.
+    async fn followed(&self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Failure> {
         for _ in 0..=MAX_REDIRECTS {
-            let mut request = Request::new(body.clone());
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = uri.clone();
-            *request.headers_mut() = headers.clone();
-            let response = self.http.exchange(request).await.map_err(Failure::Client)?;
-            match redirected(&uri, &response) {
-                Some(target) => uri = target,
-                None => return checked(response),
+            let response = self.http.exchange(request.clone()).await.map_err(Failure::Client)?;
+            match redirected(request.uri(), &response) {
+                Some(target) => *request.uri_mut() = target,
+                None => return Ok(response),
             }
         }
         Err(unexpected("too many redirects"))
@@ -179,12 +223,26 @@ fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
     Uri::from_parts(parts).ok().filter(|_| is_same_origin)
 }
 
+fn put_token(request: &mut Request<Bytes>, token: Option<&SecretString>) {
+    request.headers_mut().remove(AUTHORIZATION);
+    let value = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())));
+    if let Some(Ok(mut value)) = value {
+        value.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, value);
+    }
+}
+
+/// The server's challenges, or an empty string.
+fn challenges(response: &Response<Incoming>) -> String {
+    let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    values.filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns the response unless the server rejects the key. The error contains the server's challenge, if there is one.
 fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
-            Err(Failure::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default().to_owned())))
+            Err(Failure::AuthRequired(AuthRequiredError::new(challenges(&response))))
         }
         _ => Ok(response),
     }

@@ -83,6 +83,9 @@ impl Server {
                     self.is_ready(host, connection.peer().clone(), list);
                     (ProviderState::Restarting, self.watch(host, connection).await)
                 }
+                Ok(Err(fault @ ServerFault::NeedsLogin(_))) if self.wants_person() => {
+                    (ProviderState::NeedsLogin, self.plain(&fault.to_string()))
+                }
                 Ok(Err(fault)) => (ProviderState::Failed, self.plain(&fault.to_string())),
                 Err(_) => (ProviderState::Failed, format!("it was not ready after {limit:?}")),
             };
@@ -93,7 +96,20 @@ impl Server {
             tokio::select! {
                 () = sleep(pause) => pause = (pause * 2).min(BACKOFF.1),
                 () = self.restarted.notified() => pause = BACKOFF.0,
+                () = self.logged_in(), if state == ProviderState::NeedsLogin => pause = BACKOFF.0,
             }
+        }
+    }
+
+    fn wants_person(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.wants_person())
+    }
+
+    /// Waits until there is another login.
+    async fn logged_in(&self) {
+        match &self.account {
+            Some(account) => account.changed().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -147,8 +163,8 @@ impl Server {
         http: &HttpClient,
         options: &Options,
     ) -> Result<Connection, ServerFault> {
-        let server =
-            HttpServer::new(http.clone(), options.api_key.as_ref(), &options.headers, options.max_output);
+        let (key, account) = (options.api_key.as_ref(), self.account.clone());
+        let server = HttpServer::new(http.clone(), key, &options.headers, account, options.max_output);
         let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
         config.max_sse_event_size = options.max_output;
         config.max_json_response_size = options.max_output;
@@ -164,7 +180,8 @@ impl Server {
             tracing::info!(provider = %self.name, "the MCP server uses the transport of 2024-11-05 (HTTP with SSE)");
             return self.serve(transport, Protocol::Initialize).await.map_err(ServerFault::connect);
         }
-        Err(ServerFault::not_connected(error, options))
+        let need = self.account.as_ref().and_then(|account| account.need());
+        Err(ServerFault::not_connected(error, options, need))
     }
 
     /// Begins the connection over `transport`.
@@ -213,7 +230,7 @@ impl Server {
             state.status.state = now;
             let earlier = state.status.reason.replace(reason.to_owned());
             state.peer = None;
-            if now == ProviderState::Failed {
+            if now != ProviderState::Restarting {
                 state.tools.clear();
             }
             (state.tools.len(), earlier)

@@ -93,6 +93,7 @@ async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child
     (child, Options { url: Some(url), ..Options::default() })
 }
 
+mod login;
 mod older;
 mod progress;
 mod resources;
@@ -403,9 +404,9 @@ async fn key_is_sent_and_a_refused_one_is_reported() {
     let with_key = Options { api_key: Some("hunter2-hunter2".to_owned().into()), ..options.clone() };
     assert!(Started::ready(&with_key).await.call("echo", json!({})).await.is_ok());
     let server = Started::new(&options);
-    server.until(|provider| provider.status().state == ProviderState::Failed).await;
+    server.until(|provider| provider.status().state == ProviderState::NeedsLogin).await;
     let reason = server.0.status().reason.unwrap_or_default();
-    assert_eq!(reason, "the server requires a key (`api_key`)");
+    assert_eq!(reason, "requires a key (`api_key`) or a login: run `toolwire mcp login s`");
     let key = "hunter2-hunter2".to_owned().into();
     assert_eq!(server.0.test(None).await, Some(Verdict::Invalid));
     assert_eq!(server.0.test(Some(&key)).await, Some(Verdict::Valid));
@@ -434,14 +435,14 @@ async fn http_server_that_goes_and_comes_back_is_found_again() {
 async fn refusals_say_what_is_missing() {
     let key = |key: &str| Some(key.to_owned().into());
     for (mode, api_key, expected) in [
-        ("http-oauth", None, "the server requires authorization: a key (`api_key`), or OAuth"),
+        ("http-oauth", None, "needs a login: run `toolwire mcp login s`"),
         ("http-oauth", key("wrong"), "the server refused the key: Bearer error=\"invalid_token\""),
         ("http-key", key("wrong"), "the server refused the key"),
         ("http-missing", None, "no MCP server answers at this URL (HTTP status 404 Not Found)"),
     ] {
         let (_child, options) = http_server(mode).await;
         let server = Started::new(&Options { api_key, ..options });
-        server.until(|provider| provider.status().state == ProviderState::Failed).await;
+        server.until(|provider| provider.status().reason.is_some()).await;
         assert_eq!(server.0.status().reason.as_deref(), Some(expected));
     }
 }
