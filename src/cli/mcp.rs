@@ -1,6 +1,9 @@
-//! `toolwire mcp`: offers the hosted tools to one MCP client, over stdin and stdout.
+//! `toolwire mcp`: offers the hosted tools to one MCP client, over stdin and stdout, and logs in to MCP servers.
 
-use std::{process::ExitCode, sync::Arc};
+mod list;
+mod login;
+
+use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
 
 use tokio::{
     io::{stdin, stdout},
@@ -11,30 +14,93 @@ use super::{
     LogFormat, UpstreamFlags,
     block_on::block_on,
     output::{self, Failed, refused},
+    upstream_flags,
 };
-use toolwire_config::Config;
-use toolwire_execution::{Asker, mcp_server::McpServer};
+use toolwire_config as config;
+use toolwire_config::{Config, Loaded, Overrides};
+use toolwire_execution::{Asker, mcp_server::McpServer, oauth::Account};
 use toolwire_gateway::Server;
 
 /// Options of `mcp`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do
-    #[arg(value_name = "ACTION")]
+    #[command(subcommand)]
     action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Offer the hosted tools to the MCP client that starts this program
+    Serve(Box<ServeArgs>),
+    /// Log in to an MCP server that wants OAuth, in a browser
+    Login(login::LoginArgs),
+    /// End the login at an MCP server
+    Logout(login::LogoutArgs),
+    /// List the MCP servers, and whether they need a login
+    List(list::ListArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
     /// The configuration.
     #[command(flatten)]
     upstream: UpstreamFlags,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Action {
-    /// Offer the hosted tools to the MCP client that starts this program
-    Serve,
+/// The configuration with the servers.
+#[derive(Debug, clap::Args)]
+struct ConfigArgs {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    /// Reads the configuration, and reports its problems.
+    ///
+    /// # Errors
+    /// The configuration is wrong. The error is the exit status.
+    fn load(&self) -> Result<Config, ExitCode> {
+        let overrides = Overrides { file: self.config.clone(), ..Overrides::default() };
+        match config::load(&overrides, &|name| env::var(name).ok()) {
+            Ok(Loaded { config, warnings }) => {
+                upstream_flags::say(&warnings);
+                Ok(config)
+            }
+            Err(problems) => Err(upstream_flags::refused(&problems)),
+        }
+    }
+
+    /// Finds the account at the server `name`.
+    ///
+    /// # Errors
+    /// There is none. The error is the exit status.
+    fn account(&self, name: &str) -> Result<Arc<Account>, ExitCode> {
+        let config = self.load()?;
+        let settings = config.execution.as_deref();
+        let accounts = settings.map(|settings| settings.accounts(config.state_dir.as_deref()));
+        let found =
+            accounts.into_iter().flatten().find(|account| account.name() == name && account.wants_person());
+        found.ok_or_else(|| {
+            let next = "`toolwire mcp list` lists them; one with a key or a secret needs no login";
+            refused(
+                format_args!("the configuration has no MCP server `{name}` that may need a login"),
+                Some(next),
+            )
+        })
+    }
 }
 
 pub(super) fn run(args: &Args, log_format: LogFormat) -> ExitCode {
-    let Args { action: Action::Serve, upstream } = args;
+    match &args.action {
+        Action::Serve(args) => offer(&args.upstream, log_format),
+        Action::Login(args) => login::log_in(args),
+        Action::Logout(args) => login::log_out(args),
+        Action::List(args) => list::list(args),
+    }
+}
+
+fn offer(upstream: &UpstreamFlags, log_format: LogFormat) -> ExitCode {
     let mut config = match upstream.load_or_say(log_format) {
         Ok(config) => config,
         Err(status) => return status,

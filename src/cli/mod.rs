@@ -134,7 +134,7 @@ pub(crate) enum Command {
     Formats(formats::Args),
     /// Find the format in which a text contains tool calls
     Detect(detect::Args),
-    /// Offer the hosted tools to an MCP client that starts this program
+    /// Offer the hosted tools over MCP, and log in to MCP servers
     Mcp(mcp::Args),
     /// Show, refresh or end the sessions of Lumo accounts
     Lumo(lumo::Args),

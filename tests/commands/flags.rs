@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 24] = [
     "serve",
     "check",
     "top",
@@ -13,7 +13,10 @@ const COMMANDS: [&str; 21] = [
     "keys usage",
     "keys revoke",
     "formats",
-    "mcp",
+    "mcp serve",
+    "mcp login",
+    "mcp logout",
+    "mcp list",
     "lumo",
     "demo",
     "detect",

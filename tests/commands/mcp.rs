@@ -60,3 +60,46 @@ fn configuration_without_hosted_tools_is_refused() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
     assert!(said.contains("no hosted tools") && said.contains("[execution]"), "{said}");
 }
+
+/// Runs `toolwire mcp` with these arguments and a configuration with servers that nobody can reach. Returns the status,
+/// stdout and stderr.
+fn with_servers(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let servers = "[[providers]]\nname = \"far\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\n\
+        [[providers]]\nname = \"own\"\nkind = \"mcp\"\ncommand = [\"true\"]\n\
+        [[providers]]\nname = \"keyed\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\napi_key = \"a-key-of-tests\"\n";
+    let file = folder.join("toolwire.toml");
+    fs::write(&file, format!("state_dir = {:?}\n{MODEL}{TOOL}{servers}", folder.join("state"))).unwrap();
+    let mut command = toolwire(&["mcp"]);
+    command.args(arguments).args(["--config", file.to_str().unwrap()]).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn servers_are_listed_with_their_states() {
+    let folder = tempfile::tempdir().unwrap();
+    let (status, listed, said) = with_servers(folder.path(), &["list", "--json"]);
+    assert_eq!(status, Some(0), "{said}");
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let states: Vec<_> = listed.as_array().unwrap().iter().map(|own| (&own["name"], &own["state"])).collect();
+    let expected = [("far", "unreachable"), ("own", "ok"), ("keyed", "ok")]
+        .map(|(name, state)| (json!(name), json!(state)));
+    assert_eq!(states, expected.iter().map(|(name, state)| (name, state)).collect::<Vec<_>>());
+}
+
+#[test]
+fn login_needs_a_server_that_may_have_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, expected, words) in [
+        (["login", "far"], 1, "far: 127.0.0.1 cannot be reached"),
+        (["login", "own"], 2, "no MCP server `own` that may need a login"),
+        (["login", "keyed"], 2, "no MCP server `keyed` that may need a login"),
+        (["login", "echo"], 2, "no MCP server `echo` that may need a login"),
+        (["logout", "far"], 1, "there is no login at `far`"),
+    ] {
+        let (status, stdout, said) = with_servers(folder.path(), &arguments);
+        assert_eq!((status, stdout.as_str()), (Some(expected), ""), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{said}");
+    }
+}

@@ -27,6 +27,7 @@ mod feed;
 mod figures;
 mod formats;
 mod keys;
+mod logins;
 mod page;
 mod path;
 mod paths;
@@ -359,6 +360,8 @@ impl Admin {
             AdminPath::TestProvider(name) => tools::test(self.execution()?, &name, &body).await,
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
+            AdminPath::Login(name) => logins::change(self.execution()?, &name, head, &body).await,
+            AdminPath::LoginResponse => logins::finish(self.execution()?, &body).await,
             AdminPath::Permissions => {
                 Ok(AdminResponse::json(permissions::list(self.execution.as_deref()).await))
             }

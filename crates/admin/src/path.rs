@@ -25,6 +25,10 @@ pub(super) enum AdminPath {
     TestProvider(String),
     RestartProvider(String),
     ProviderLog(String),
+    /// The login at a provider's server.
+    Login(String),
+    /// The response to a login.
+    LoginResponse,
     Permissions,
     AutoApprove,
     AllowAll,
@@ -69,6 +73,8 @@ impl AdminPath {
             ["providers", provider, "test"] => Self::TestProvider(name(provider)?),
             ["providers", provider, "restart"] => Self::RestartProvider(name(provider)?),
             ["providers", provider, "log"] => Self::ProviderLog(name(provider)?),
+            ["providers", provider, "login"] => Self::Login(name(provider)?),
+            ["logins"] => Self::LoginResponse,
             ["permissions"] => Self::Permissions,
             ["permissions", "auto_approve"] => Self::AutoApprove,
             ["permissions", "allow_all"] => Self::AllowAll,
@@ -107,6 +113,7 @@ impl AdminPath {
             Self::Reload => "GET, HEAD, POST, OPTIONS",
             Self::Bench => "GET, HEAD, POST, DELETE, OPTIONS",
             Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
+            Self::Login(_) => "POST, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
             Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
@@ -117,6 +124,7 @@ impl AdminPath {
             | Self::RunTool(_)
             | Self::TestProvider(_)
             | Self::RestartProvider(_)
+            | Self::LoginResponse
             | Self::AllowAll
             | Self::Question(_)
             | Self::ExtendQuestion(_) => "POST, OPTIONS",

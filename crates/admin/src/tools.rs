@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::{AdminError, AdminResponse, object, ok, required_switch};
+use super::{AdminError, AdminResponse, logins, object, ok, required_switch};
 use toolwire_execution::{Asker, Execution, Hosted, Injection, Permission, Registrations, Verdict};
 use toolwire_gateway::observe::Metrics;
 use toolwire_net::store::Owner;
@@ -32,6 +32,10 @@ pub(super) fn list(execution: Option<&Execution>, metrics: &Metrics) -> Value {
         let registrations = provider.clone().registrations();
         if let (Some(shown), Some(registrations)) = (shown.as_object_mut(), registrations) {
             shown.insert("registrations".to_owned(), programs(&registrations));
+        }
+        let account = provider.account().filter(|account| account.wants_person());
+        if let (Some(shown), Some(account)) = (shown.as_object_mut(), account) {
+            shown.insert("login".to_owned(), logins::shown(&account));
         }
         shown
     });

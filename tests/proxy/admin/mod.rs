@@ -8,6 +8,7 @@ mod events;
 mod exchanges;
 mod figures;
 mod formats;
+mod logins;
 mod messages;
 mod missed_calls;
 mod programs;

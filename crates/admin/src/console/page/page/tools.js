@@ -12,6 +12,7 @@ import { ago, count, duration, percent } from "../core/time.js";
 import { form } from "../view/form.js";
 import { copied, json } from "../view/json.js";
 import { result } from "../view/card.js";
+import { logIn } from "../view/login.js";
 import { empty, failed, note, toast, verdictLine } from "../view/note.js";
 import { ask, questions } from "../view/permission.js";
 
@@ -28,7 +29,7 @@ listen((kind, data) => {
 
 const LINES = '[execution]\n\n[[providers]]\nname = "serper"\nkind = "serper"\napi_key = "env:SERPER_API_KEY"\n';
 const GOOD = ["ready", "healthy", "up", "ok"];
-const GLYPH = (state) => (GOOD.includes(state) ? "done" : ["starting", "restarting"].includes(state) ? "running" : "error");
+const GLYPH = (state) => (GOOD.includes(state) ? "done" : ["starting", "restarting"].includes(state) ? "running" : state === "needs_login" ? "waiting" : "error");
 const half = (times) => [...times].sort((one, other) => one - other)[Math.floor(times.length / 2)];
 
 export default function tools({ place, heading, route }) {
@@ -95,7 +96,7 @@ export default function tools({ place, heading, route }) {
       const own = list.tools.filter((tool) => tool.provider === provider.name && `${tool.name} ${tool.label ?? ""}`.toLowerCase().includes(find));
       if (find && !own.length) return null;
       return [
-        h("h2", h("a", { href: href("tools", "", { provider: provider.name }) }, name(provider.name)), h("span.small.row", glyph(GLYPH(provider.state)), name(provider.state)), h("span.small.push", `${provider.tools}`)),
+        h("h2", h("a", { href: href("tools", "", { provider: provider.name }) }, name(provider.name)), h("span.small.row", glyph(GLYPH(provider.state)), name(provider.state.replace("_", " "))), h("span.small.push", `${provider.tools}`)),
         h("ul", own.map((tool) => {
           const own = counts.get(tool.name);
           const state = !tool.enabled ? "off" : tool.permission === "allow" ? "on" : tool.permission;
@@ -202,11 +203,12 @@ export default function tools({ place, heading, route }) {
     const readLog = ["log", "GET", log, ({ lines }) => [h("h3", "Log"), region("pre.code", "Log", lines.length ? lines.map((line) => `${visible(line)}\n`) : "Nothing was written.")]];
     if (writesLog) ask(...readLog);
     return [
-      h("div.row", h("h2", name(provider.name)), h("span.tag", name(provider.kind ?? "")), h("span.row", glyph(GLYPH(provider.state)), name(provider.state))),
+      h("div.row", h("h2", name(provider.name)), h("span.tag", name(provider.kind ?? "")), h("span.row", glyph(GLYPH(provider.state)), name(provider.state.replace("_", " ")))),
       provider.reason && h("p", name(provider.reason)),
       h("div.row",
         act("Test", "test", "POST", out, ({ verdict }) => verdictLine(verdict, hasKey)),
         provider.kind === "mcp" && act("Restart", "restart", "POST", out, () => status("done", `${provider.name} is restarted`)),
+        loginButton(provider),
         writesLog && act("Read the log again", ...readLog),
         h("a", { href: href("settings", `providers.${provider.name}`) }, "Settings")),
       out,
@@ -214,6 +216,20 @@ export default function tools({ place, heading, route }) {
       provider.registrations?.length ? h("table.plain", h("thead", h("tr", ["Registered", "Label", "Tools"].map((text) => h("th", text)))), h("tbody", provider.registrations.map((own) => h("tr", h("td", name(own.id)), h("td", name(own.label ?? "")), h("td", name([own.tools].flat().join(", "))))))) : null,
       log,
     ];
+  }
+
+  function loginButton({ name: own, state, login }) {
+    if (login?.state === "logged_in") return h("button", { onclick: async (event) => {
+      try {
+        await call("DELETE", `providers/${part(own)}/login`, {});
+        // The page is not painted again while something on it has the focus.
+        event.target.blur();
+        load();
+      } catch (error) {
+        failed(error);
+      }
+    } }, "Log out");
+    return login && state === "needs_login" ? h("button.main", { onclick: () => logIn(own).catch(failed) }, "Log in") : null;
   }
 
   const ruleList = (own) => h("ul.stack", own.map((rule) => h("li.row", h("span", { class: `tag ${rule.granted ? "result" : "error"}` }, rule.granted ? "allowed" : "denied"), h("strong", name(rule.tool)), rule.domain && h("span", "for ", name(rule.domain)), h("span.faint", `used ${count(rule.use_count)} times${rule.last_used ? `, ${ago(rule.last_used, Date.now())} ago` : ""}`), h("button.push", { "aria-label": `Forget the rule for ${rule.tool}`, onclick: async () => {

@@ -1,0 +1,127 @@
+//! `/admin/providers/{name}/login` and `/admin/logins`: a person logs in to a provider's server, in the console.
+//!
+//! The authorization server sends the browser back to the console's page, not to a path of this API: the session's
+//! cookie is not sent with a navigation that another site has caused. The page then sends the response here, like any
+//! change, with the session and its token. Only a login that was begun here has the response's `state`.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, StatusCode, Uri, header, request};
+use serde_json::{Value, json};
+
+use super::{AdminError, AdminResponse, object, ok};
+use toolwire_execution::{
+    Execution,
+    oauth::{Account, LoginState, OAuthError},
+};
+
+/// The path at which the console's page is, below any prefix.
+const PAGE: &str = "/console/";
+
+pub(super) fn shown(account: &Account) -> Value {
+    match account.state() {
+        LoginState::LoggedOut { .. } => json!({"state": "logged_out"}),
+        LoginState::LoggedIn { expires_at, is_refreshable } => {
+            json!({"state": "logged_in", "expires_at": expires_at, "refreshable": is_refreshable})
+        }
+    }
+}
+
+/// Begins or ends the login at the server of the provider `name`.
+pub(super) async fn change(
+    execution: &Execution,
+    name: &str,
+    head: &request::Parts,
+    body: &[u8],
+) -> Result<AdminResponse, AdminError> {
+    match head.method {
+        Method::DELETE => end(execution, name).await,
+        _ => begin(execution, name, &head.headers, body).await,
+    }
+}
+
+/// Begins a login. The response goes to `redirect`, the console's page.
+async fn begin(
+    execution: &Execution,
+    name: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<AdminResponse, AdminError> {
+    let account = account(execution, name)?;
+    let wrong = || AdminError::invalid("`redirect` is the URL of this console's page", Some("redirect"));
+    let body = object(body)?;
+    let redirect = body.get("redirect").and_then(Value::as_str).ok_or_else(wrong)?.to_owned();
+    if !is_own_page(&redirect, headers) {
+        return Err(wrong());
+    }
+    let begun = run(execution, async move { account.begin(&redirect, None).await }).await?;
+    tracing::info!(provider = name, "a login at an MCP server has begun");
+    Ok(AdminResponse::json(json!({"url": begun})))
+}
+
+/// Ends a login with the query of the URL at which the browser came back.
+pub(super) async fn finish(execution: &Execution, body: &[u8]) -> Result<AdminResponse, AdminError> {
+    let body = object(body)?;
+    let query = body.get("query").and_then(Value::as_str);
+    let query = query.ok_or_else(|| AdminError::invalid("`query` is a string", Some("query")))?.to_owned();
+    let accounts = execution.registry().providers().iter().filter_map(|(_, provider)| provider.account());
+    let found = accounts.into_iter().find(|account| account.awaits(&query));
+    let account = found.ok_or_else(|| failed(&OAuthError::State))?;
+    let name = account.name().to_owned();
+    run(execution, async move { account.finish(&query).await }).await?;
+    Ok(AdminResponse::json(json!({"provider": name})))
+}
+
+async fn end(execution: &Execution, name: &str) -> Result<AdminResponse, AdminError> {
+    let account = account(execution, name)?;
+    let own = Arc::clone(&account);
+    if !run(execution, async move { own.log_out().await }).await? {
+        return Err(AdminError::new(StatusCode::CONFLICT, "not_logged_in", "there is no login"));
+    }
+    tracing::info!(provider = name, "a login at an MCP server was ended");
+    // The connection was made with the login.
+    if let Some(provider) = execution.provider(name) {
+        provider.restart();
+    }
+    Ok(ok())
+}
+
+fn account(execution: &Execution, name: &str) -> Result<Arc<Account>, AdminError> {
+    let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
+    provider.account().filter(|account| account.wants_person()).ok_or_else(|| {
+        let message = "a login is only for an MCP server with `url` and without `api_key`";
+        AdminError::new(StatusCode::CONFLICT, "no_login", message)
+    })
+}
+
+/// Runs `work` on the runtime that has the connections of providers.
+async fn run<T: Send + 'static>(
+    execution: &Execution,
+    work: impl Future<Output = Result<T, OAuthError>> + Send + 'static,
+) -> Result<T, AdminError> {
+    match execution.runtime().run(work).await {
+        Some(done) => done.map_err(|error| failed(&error)),
+        None => Err(AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the login was not made")),
+    }
+}
+
+fn failed(error: &OAuthError) -> AdminError {
+    let status = match error {
+        OAuthError::State | OAuthError::Redirect | OAuthError::Response(_) => StatusCode::BAD_REQUEST,
+        OAuthError::NoVault | OAuthError::NoRegistration => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    AdminError::new(status, "login_failed", error.to_string())
+}
+
+/// Whether `redirect` is the console's page at the origin of the page that has sent the request.
+fn is_own_page(redirect: &str, headers: &HeaderMap) -> bool {
+    let Ok(url) = redirect.parse::<Uri>() else { return false };
+    let origin =
+        url.scheme_str().zip(url.authority()).map(|(scheme, authority)| format!("{scheme}://{authority}"));
+    // Scripts have no origin.
+    let shown = headers.get(header::ORIGIN);
+    url.path().ends_with(PAGE)
+        && url.query().is_none()
+        && shown.is_none_or(|shown| origin.is_some_and(|origin| shown.as_bytes() == origin.as_bytes()))
+}
