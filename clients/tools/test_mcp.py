@@ -1,8 +1,11 @@
 """MCP servers as hosted tools, end to end: a scripted upstream calls a server's tool, toolwire runs the call, and the upstream
-responds with the result. The servers are the reference servers from npm and PyPI, and one that uses the Python SDK."""
+responds with the result. The servers are the reference servers from npm and PyPI, that of Playwright, and one that uses the Python SDK."""
 
+import base64
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -16,7 +19,10 @@ SERVERS = HERE / "node_modules/@modelcontextprotocol"
 EVERYTHING = str(SERVERS / "server-everything/dist/index.js")
 FILESYSTEM = str(SERVERS / "server-filesystem/dist/index.js")
 MEMORY = str(SERVERS / "server-memory/dist/index.js")
+PLAYWRIGHT = str(HERE / "node_modules/@playwright/mcp/cli.js")
 MODERN = str(HERE / "modern_server.py")
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 IDENTITY = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
 
@@ -26,6 +32,7 @@ def with_server(tmp_path, name, settings):
     """Runs toolwire with one MCP server."""
     provider = f'[execution]\n[[providers]]\nname = "{name}"\nkind = "mcp"\n{settings}\n'
     with serving(Upstream, script=on_demand) as upstream, toolwire(tmp_path, upstream, provider) as gateway:
+        gateway.upstream = upstream
         yield gateway
 
 
@@ -145,6 +152,24 @@ def test_fetch(reference):
     assert reference.tools("fetch__")
     with serving(Page) as page:
         assert "fetch server" in reference.call("fetch__fetch", url=f"http://127.0.0.1:{page.server_port}/")
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium")
+def test_browser(tmp_path):
+    """A model that sees gets the screenshot of a page as an image."""
+    options = ["--headless", "--isolated", "--no-sandbox", "--executable-path", CHROMIUM, "--output-dir", str(tmp_path)]
+    settings = f"command = {json.dumps(['node', PLAYWRIGHT, *options])}"
+    with serving(Page) as page, with_server(tmp_path, "browser", settings) as gateway:
+        assert "browser__browser_take_screenshot" in gateway.tools("browser__")
+        url = f"http://127.0.0.1:{page.server_port}/"
+        assert url in gateway.call("browser__browser_navigate", url=url)
+        assert 'heading "A page"' in gateway.call("browser__browser_snapshot")
+        shown = gateway.call("browser__browser_take_screenshot", type="png")
+        assert shown.endswith("sees text sees image_url"), shown
+        *_, (_, request) = gateway.upstream.requests
+        image = request["messages"][-1]["content"][-1]["image_url"]["url"]
+        kind, data = image.split(",", 1)
+        assert kind == "data:image/png;base64" and base64.b64decode(data)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_http_server_that_dies_and_comes_back(tmp_path):
