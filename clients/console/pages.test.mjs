@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { open, saved, visit as visitPage } from "./browser.mjs";
-import { answers, CHAT, HOSTILE, ROWS, sse, withQuestion } from "./scripts.mjs";
+import { answers, CHAT, HOSTILE, INPUT, PAGE, ROWS, sse, withQuestion } from "./scripts.mjs";
 import { stand } from "./stand.mjs";
 
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -204,6 +204,48 @@ test("a question is answered by a person who has seen it", async () => {
   await dialog.getByRole("button", { name: "Always for" }).click();
   await dialog.waitFor({ state: "detached" });
   assert.deepEqual(sent, [{ granted: true, remember: true, scope: "domain" }]);
+  await end();
+  own.state.answers = base;
+});
+
+test("a server's question is answered with values of its form", async () => {
+  const sent = [];
+  const base = withQuestion(answers());
+  own.state.answers = { ...withQuestion(answers(), INPUT), "POST /admin/permissions/q_1": (_, response, body) => (sent.push(body), response.writeHead(200, { "content-type": "application/json" }).end("{}")) };
+  const { page, end } = await visit("#/live");
+  await page.locator(".question").getByRole("button", { name: "Review" }).click();
+  const dialog = page.getByRole("dialog");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Decline");
+  const text = await dialog.textContent();
+  assert.ok(text.includes("<img src=x onerror=alert(1)>") && text.includes("second line"), text);
+  assert.equal(await dialog.locator("img, b, script").count(), 0);
+  await check(page, "dialog");
+  const enabled = (name) => dialog.locator("button:not([aria-disabled])").filter({ hasText: name });
+  await enabled("Send").click();
+  await dialog.getByText("This is required").waitFor();
+  await dialog.getByLabel(/^name/).fill("a \"b\"");
+  await dialog.getByLabel(/^size/).fill("2.50");
+  await dialog.getByLabel(/^kind/).selectOption({ label: "B" });
+  await enabled("Send").click();
+  await dialog.waitFor({ state: "detached" });
+  assert.deepEqual(sent, [{ action: "accept", content: { name: 'a "b"', size: 2.5, kind: "b" } }]);
+  await end();
+  own.state.answers = base;
+});
+
+test("a server's page is opened by a click only", async () => {
+  const sent = [];
+  const base = withQuestion(answers());
+  own.state.answers = { ...withQuestion(answers(), PAGE), "POST /admin/permissions/q_1": (_, response, body) => (sent.push(body), response.writeHead(200, { "content-type": "application/json" }).end("{}")) };
+  const { page, end } = await visit("#/live");
+  await page.locator(".question").getByRole("button", { name: "Review" }).click();
+  const link = page.getByRole("dialog").getByRole("link");
+  assert.equal(await link.getAttribute("href"), PAGE.input.url);
+  assert.equal(await link.getAttribute("rel"), "noopener noreferrer");
+  await check(page, "dialog");
+  await page.locator("dialog button:not([aria-disabled])").filter({ hasText: "Decline" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.deepEqual(sent, [{ action: "decline" }]);
   await end();
   own.state.answers = base;
 });

@@ -224,6 +224,24 @@ test("a question of a chat is answered in place", async (t) => {
   }
 });
 
+test("a server's question during a call is answered in place", async () => {
+  for (const [given, said, result] of [["Send", "ok", "accept seven"], ["Decline", "ok", "decline undefined"]]) {
+    const { page, end } = await visitPage(browser, `${own.url}#/play`);
+    await live(page);
+    await send(page, "please enquire");
+    const card = page.locator("details.card");
+    await card.getByText("waits for an answer").waitFor();
+    await page.locator(".question").getByRole("button", { name: "Review" }).click();
+    const dialog = page.getByRole("dialog");
+    assert.ok((await dialog.textContent()).includes("Which <b>one</b>?"));
+    await dialog.getByLabel(/^name/).fill("seven");
+    await page.locator("dialog button:not([aria-disabled])").filter({ hasText: given }).click();
+    await card.getByText(said, { exact: true }).waitFor();
+    await page.locator(".turn-model strong").getByText(result).waitFor();
+    await end();
+  }
+});
+
 test("a question that arrives while the list of questions is on its way is not lost", async (t) => {
   const asking = await stand({ permission: "ask" });
   t.after(() => asking.close());

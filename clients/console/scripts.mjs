@@ -90,6 +90,11 @@ const picture = async (request, response) => {
 
 const QUESTION = { request_id: "q_1", tool: "files__delete", label: HOSTILE, params: { path: HOSTILE }, context: { exchange: "ex_7f3a", key: "team-a", model: "qwen3-32b", domain: "files.example" }, asked_at: NOW, expires_at: NOW + 3_600_000 };
 
+// A server's question in the middle of a call.
+const FIELDS = { name: { type: "string", title: HOSTILE, description: HOSTILE }, size: { type: "number", minimum: 1 }, kind: { type: "string", oneOf: [{ const: "a", title: HOSTILE }, { const: "b", title: "B" }] }, [HOSTILE]: { type: "boolean" } };
+export const INPUT = { ...QUESTION, params: null, input: { mode: "form", message: `${HOSTILE}\nsecond line`, schema: { type: "object", properties: FIELDS, required: ["name"] } } };
+export const PAGE = { ...INPUT, input: { mode: "url", message: HOSTILE, url: "https://sign-in.example/?next=%3Cb%3E" } };
+
 export const answers = () => ({
   "GET /admin/exchanges": (_, response) => json(response, { exchanges: ROWS, more: false, kept: ROWS.length, keep: 2000, since: NOW - 3_600_000 }),
   "GET /admin/exchanges/ex_7f3a": (_, response) => json(response, { exchange: ROWS[0], hops: [], calls: [] }),
@@ -110,4 +115,4 @@ export const answers = () => ({
   "GET /api/images/20260101_bb.png": picture,
 });
 
-export const withQuestion = (own) => ({ ...own, "GET /admin/permissions": (_, response) => json(response, { auto_approve: false, questions: [QUESTION], rules: [{ id: "r_1", tool: HOSTILE, domain: null, scope: "global", granted: true, granted_at: NOW, last_used: NOW, use_count: 3 }] }) });
+export const withQuestion = (own, question = QUESTION) => ({ ...own, "GET /admin/permissions": (_, response) => json(response, { auto_approve: false, questions: [question], rules: [{ id: "r_1", tool: HOSTILE, domain: null, scope: "global", granted: true, granted_at: NOW, last_used: NOW, use_count: 3 }] }) });

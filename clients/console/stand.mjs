@@ -27,7 +27,7 @@ function search(request, response) {
   json(response, 200, { organic: [{ title: "Rust <b>1.95</b>", link: "https://rust.example/", snippet: "New.", position: 1 }], balance: 100, rateLimit: 5 });
 }
 
-// A model in the dialect `chat`, which repeats the question. Words in the question control it: `calc` (it calls this tool), `think` (it
+// A model in the dialect `chat`, which repeats the question. Words in the question control it: `calc` and `enquire` (it calls the tools `calc` and `files__ask`), `think` (it
 // reasons), `slowly` (the second half of the response waits for the gate), `fail` (it responds with an error).
 async function model() {
   const gate = {};
@@ -52,6 +52,9 @@ async function model() {
     if (last.role === "user" && asked.includes("calc")) {
       send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "calc", arguments: '{"expression":' } }] });
       send({ tool_calls: [{ index: 0, function: { arguments: '"6*7"}' } }] });
+      send({}, "tool_calls");
+    } else if (last.role === "user" && asked.includes("enquire")) {
+      send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "files__ask", arguments: "{}" } }] });
       send({}, "tool_calls");
     } else {
       for (const word of `You said: **${asked}**`.split(/(?<= )/)) send({ content: word });

@@ -1,10 +1,10 @@
 //! `/admin/permissions`: open questions, their answers, and remembered rules.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{AdminError, AdminResponse, object, ok, required_switch, switch_of};
-use toolwire_execution::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope};
+use toolwire_execution::{Answer, AnswerError, Execution, Given, NotKept, Question, RememberedRule, Scope};
 use toolwire_net::store::StoreError;
 
 /// Lists the questions and the rules, and reports whether all questions are approved automatically.
@@ -38,6 +38,9 @@ pub(super) async fn answer(
     body: &[u8],
 ) -> Result<AdminResponse, AdminError> {
     let object = object(body)?;
+    if object.contains_key("action") {
+        return give(execution, id, &object);
+    }
     let scope = match object.get("scope").map(Value::as_str) {
         None | Some(Some("global")) => Scope::Global,
         Some(Some("domain")) => Scope::Domain,
@@ -58,14 +61,45 @@ pub(super) async fn answer(
             })?
             .json(),
         )),
-        Err(AnswerError::Unknown) => Err(AdminError::unknown("question", id)),
-        Err(AnswerError::Late(winner)) => {
-            let message = "the question was answered before";
-            Err(AdminError::new(StatusCode::CONFLICT, "already_answered", message)
-                .with("winner", winner.json()))
+        Err(error) => Err(unanswered(error, id)),
+    }
+}
+
+/// Answers a question for input.
+fn give(execution: &Execution, id: &str, object: &Map<String, Value>) -> Result<AdminResponse, AdminError> {
+    let given = match (object.get("action").and_then(Value::as_str), object.get("content")) {
+        (Some("accept"), None) => Given::Accepted(Map::new()),
+        (Some("accept"), Some(Value::Object(values))) => Given::Accepted(values.clone()),
+        (Some("accept"), Some(_)) => {
+            return Err(AdminError::invalid("`content` is an object", Some("content")));
         }
-        Err(AnswerError::NoDomain) => {
-            Err(AdminError::invalid("this call addresses no domain; its scope is \"global\"", Some("scope")))
+        (Some("decline"), _) => Given::Declined,
+        (Some("cancel"), _) => Given::Dismissed,
+        _ => {
+            let message = "`action` is \"accept\", \"decline\" or \"cancel\"";
+            return Err(AdminError::invalid(message, Some("action")));
+        }
+    };
+    let settled = execution.permissions().give(id, given).map_err(|error| unanswered(error, id))?;
+    Ok(AdminResponse::json(settled.json()))
+}
+
+fn unanswered(error: AnswerError, id: &str) -> AdminError {
+    match error {
+        AnswerError::Unknown => AdminError::unknown("question", id),
+        AnswerError::Late(winner) => {
+            let message = "the question was answered before";
+            AdminError::new(StatusCode::CONFLICT, "already_answered", message).with("winner", winner.json())
+        }
+        AnswerError::NoDomain => {
+            AdminError::invalid("this call addresses no domain; its scope is \"global\"", Some("scope"))
+        }
+        AnswerError::Mismatched => {
+            let message = "a question for input is answered with `action`, and any other with `granted`";
+            AdminError::invalid(message, None)
+        }
+        AnswerError::Invalid(fault) => {
+            AdminError::invalid(format!("the values do not match the form: {fault}"), Some("content"))
         }
     }
 }

@@ -328,6 +328,7 @@ mod tests {
                 granted: true,
                 by: By::Rule,
                 subject: None,
+                is_input: false,
             }),
             Some(AuditEvent::PermissionResult(_)) => {
                 AuditEvent::ToolUse { call: call(), provider: "p".into(), progress: None }
@@ -369,7 +370,16 @@ mod tests {
             Some(AuditEvent::ConfigLoaded { .. }) => {
                 AuditEvent::ProviderStatus { name: "p".into(), state: "ready", since: 1, tools: 1 }
             }
-            Some(AuditEvent::ProviderStatus { .. }) => return None,
+            Some(AuditEvent::ProviderStatus { .. }) => AuditEvent::InputRequest(question()),
+            Some(AuditEvent::InputRequest(question)) => AuditEvent::InputResult(Settled {
+                request_id: question.id.clone(),
+                tool: Arc::clone(&question.tool),
+                granted: true,
+                by: By::Timeout,
+                subject: None,
+                is_input: true,
+            }),
+            Some(AuditEvent::InputResult(_)) => return None,
         })
     }
 

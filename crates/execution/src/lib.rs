@@ -29,6 +29,7 @@ mod deferred_turns;
 mod double;
 mod engines;
 mod inject;
+mod input;
 mod intent;
 mod media;
 pub mod permission;
@@ -74,7 +75,7 @@ pub use self::{
     permission::{NotKept, RememberedRule},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registered, Registrations, ShownRequest},
-    question::{Answer, AnswerError, Question, Scope},
+    question::{Answer, AnswerError, Given, Question, Scope},
     registry::Hosted,
     rules::{Permission, PermissionRule, key_mark},
     runtime::Runtime,

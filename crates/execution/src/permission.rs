@@ -13,7 +13,10 @@
 //! Instances that share a store share the remembered rules. Each call checks their revision, so a change applies
 //! everywhere as soon as it is confirmed. While the store cannot be reached, it is unknown whether calls were denied,
 //! so only a person can allow one.
+//!
+//! Questions for input that a tool needs ([`inputs`]) are put to people in the same way. No rule answers them.
 
+mod inputs;
 mod keeping;
 mod remembered_rules;
 
@@ -34,8 +37,8 @@ pub use self::{keeping::NotKept, remembered_rules::RememberedRule};
 use self::{keeping::OpenStorage, remembered_rules::RememberedRules};
 use super::{
     address::Domain,
-    audit::{Audit, AuditEvent, Subject, unix_millis},
-    question::{Answer, AnswerError, By, Open, Question, Scope, Settled, Shown},
+    audit::{Audit, Subject, unix_millis},
+    question::{Answer, AnswerError, By, Given, Open, Question, Scope, Settled, Shown},
     rules::{Asked, Permission, PermissionRule, decide},
     settings::{PermissionSettings, Unattended},
     tool::{ErrorCode, ToolError},
@@ -55,6 +58,17 @@ pub struct Permissions {
     /// Notified when the remembered rules have changed.
     changed: Arc<Notify>,
     storage: OpenStorage,
+}
+
+/// Why a question got no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unanswered {
+    #[error("nobody can be asked")]
+    Unattended,
+    #[error("too many questions are open")]
+    TooMany,
+    #[error("nobody answered in time")]
+    Late,
 }
 
 #[derive(Default)]
@@ -143,46 +157,64 @@ impl Permissions {
         subject: Option<&Subject>,
         deadline: Instant,
     ) -> Result<(), ToolError> {
-        let expires = deadline.min(Instant::now() + self.settings().ask_timeout);
+        let expires = self.expiry(deadline);
         let shown = Shown { params: &self.audit.redacted(shown.params), ..shown };
         let question = Question::new(asked, shown, subject, expires);
-        let (verdict, mut answered) = watch::channel(None);
+        match self.put(question, expires, deadline).await {
+            Ok(given) if given.is_accepted() => Ok(()),
+            Err(Unanswered::Late) => {
+                Err(ToolError::new(ErrorCode::PermissionTimeout, "The call was not allowed in time."))
+            }
+            Ok(_) | Err(_) => Err(denied()),
+        }
+    }
+
+    /// When a question that is asked now expires.
+    fn expiry(&self, deadline: Instant) -> Instant {
+        deadline.min(Instant::now() + self.settings().ask_timeout)
+    }
+
+    /// Puts a question to a person, and waits for the answer. Dropping the future withdraws the question.
+    async fn put(
+        &self,
+        question: Question,
+        expires: Instant,
+        deadline: Instant,
+    ) -> Result<Given, Unanswered> {
+        let (reply, mut answered) = watch::channel(None);
         {
             let mut state = self.state.lock();
             if state.open.len() >= MAX_OPEN {
-                return Err(denied());
+                return Err(Unanswered::TooMany);
             }
-            let open = Open { question: question.clone(), expires, deadline, verdict };
+            let open = Open { question: question.clone(), expires, deadline, reply };
             state.open.insert(question.id.clone(), open);
         }
-        self.audit.publish(subject, AuditEvent::PermissionRequest(question.clone()));
+        let (id, subject) = (question.id.clone(), question.context.subject.clone());
+        self.audit.publish(subject.as_ref(), question.event());
         // Dropped if the client disconnects, which withdraws the question.
-        let _withdrawn = Withdrawn { permissions: self, id: &question.id };
+        let _withdrawn = Withdrawn { permissions: self, id: &id };
         loop {
-            let expires = self.state.lock().open.get(&question.id).map(|open| open.expires);
+            let expires = self.state.lock().open.get(&id).map(|open| open.expires);
             tokio::select! {
                 biased;
                 changed = answered.changed() => {
-                    let settled = *answered.borrow_and_update();
+                    let settled = answered.borrow_and_update().clone();
                     match settled {
-                        Some(true) => return Ok(()),
-                        Some(false) => return Err(denied()),
+                        Some(given) => return Ok(given),
                         // The expiry was extended.
                         None if changed.is_ok() => {}
-                        None => return Err(denied()),
+                        None => return Ok(Given::Declined),
                     }
                 }
                 () = sleep_until(expires.unwrap_or_else(Instant::now)) => {
                     let is_over = |open: &Open| open.expires <= Instant::now();
                     let mut state = self.state.lock();
-                    if state.open.get(&question.id).is_some_and(is_over) {
-                        let settled = state.settle(&question.id, false, By::Timeout);
+                    if state.open.get(&id).is_some_and(is_over) {
+                        let settled = state.settle(&id, Given::Declined, By::Timeout);
                         drop(state);
                         self.publish(settled);
-                        return Err(ToolError::new(
-                            ErrorCode::PermissionTimeout,
-                            "The call was not allowed in time.",
-                        ));
+                        return Err(Unanswered::Late);
                     }
                 }
             }
@@ -207,19 +239,17 @@ impl Permissions {
     ) -> Result<Result<Settled, NotKept>, AnswerError> {
         let (settled, tool, domain) = {
             let mut state = self.state.lock();
-            let Some(open) = state.open.get(id) else {
-                let earlier = state.settled.iter().find(|settled| settled.request_id == id);
-                return Err(
-                    earlier.map_or(AnswerError::Unknown, |earlier| AnswerError::Late(earlier.clone()))
-                );
-            };
+            let Some(open) = state.open.get(id) else { return Err(state.unopened(id)) };
+            if open.question.input.is_some() {
+                return Err(AnswerError::Mismatched);
+            }
             let domain = match answer.scope {
                 Scope::Global => None,
                 Scope::Domain => Some(open.question.context.domain.clone().ok_or(AnswerError::NoDomain)?),
             };
             let tool = open.question.tool.to_string();
             let by = By::Person { remember: answer.remember, scope: answer.scope };
-            (state.settle(id, answer.granted, by).ok_or(AnswerError::Unknown)?, tool, domain)
+            (state.settle(id, Given::verdict(answer.granted), by).ok_or(AnswerError::Unknown)?, tool, domain)
         };
         self.publish([settled.clone()]);
         if answer.remember {
@@ -297,16 +327,22 @@ impl Permissions {
     fn publish(&self, settled: impl IntoIterator<Item = Settled>) {
         for settled in settled {
             let subject = settled.subject.clone();
-            self.audit.publish(subject.as_ref(), AuditEvent::PermissionResult(settled));
+            self.audit.publish(subject.as_ref(), settled.event());
         }
     }
 }
 
 impl State {
+    /// Why a question that is not open cannot be answered.
+    fn unopened(&self, id: &str) -> AnswerError {
+        let earlier = self.settled.iter().find(|settled| settled.request_id == id);
+        earlier.map_or(AnswerError::Unknown, |earlier| AnswerError::Late(earlier.clone()))
+    }
+
     /// Settles a question. Returns `None` if it is not open.
-    fn settle(&mut self, id: &str, granted: bool, by: By) -> Option<Settled> {
+    fn settle(&mut self, id: &str, given: Given, by: By) -> Option<Settled> {
         let open = self.open.remove(id)?;
-        let settled = open.settled(granted, by);
+        let settled = open.settled(given, by);
         if self.settled.len() == MAX_SETTLED {
             self.settled.pop_front();
         }
@@ -318,12 +354,16 @@ impl State {
     fn settle_by_rules(&mut self) -> Vec<Settled> {
         let now = unix_millis();
         let Self { remembered, open, .. } = self;
-        let answered = open.values().filter_map(|open| {
+        let permissions = open.values().filter(|open| open.question.input.is_none());
+        let answered = permissions.filter_map(|open| {
             let asked = open.question.asked();
             remembered.answer(&asked, now).map(|granted| (open.question.id.clone(), granted))
         });
         let answered: Vec<_> = answered.collect();
-        answered.into_iter().filter_map(|(id, granted)| self.settle(&id, granted, By::Rule)).collect()
+        answered
+            .into_iter()
+            .filter_map(|(id, granted)| self.settle(&id, Given::verdict(granted), By::Rule))
+            .collect()
     }
 }
 
@@ -335,7 +375,7 @@ struct Withdrawn<'q> {
 
 impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
-        let settled = self.permissions.state.lock().settle(self.id, false, By::Cancelled);
+        let settled = self.permissions.state.lock().settle(self.id, Given::Dismissed, By::Cancelled);
         self.permissions.publish(settled);
     }
 }

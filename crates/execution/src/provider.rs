@@ -14,6 +14,7 @@ use super::{
     files::ImageFiles,
     http::HttpClient,
     oauth::{Account, Vault},
+    permission::Permissions,
     reports::Reports,
     runtime::Tasks,
     tool::{Output, ToolError, ToolSpec},
@@ -175,6 +176,8 @@ pub struct Host {
     pub(crate) models: Option<Arc<dyn Ask>>,
     /// Keeps the logins of servers. `None` if there is no folder for them.
     pub(crate) vault: Option<Arc<Vault>>,
+    /// Puts questions to people. `None` if there is no admin API over which they could answer.
+    pub(crate) people: Option<Arc<Permissions>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
     /// `None` if background work ends with the runtime.
@@ -188,7 +191,17 @@ impl Host {
         audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, files: None, models: None, vault: None, audit, changed, tasks: None }
+        Self {
+            name: name.into(),
+            http,
+            files: None,
+            models: None,
+            vault: None,
+            people: None,
+            audit,
+            changed,
+            tasks: None,
+        }
     }
 
     /// Sets the folder for generated images.
@@ -202,6 +215,10 @@ impl Host {
 
     pub(crate) fn with_vault(self, vault: Option<Arc<Vault>>) -> Self {
         Self { vault, ..self }
+    }
+
+    pub(super) fn with_people(self, people: Option<Arc<Permissions>>) -> Self {
+        Self { people, ..self }
     }
 
     /// Adds the provider's background work to `tasks`.

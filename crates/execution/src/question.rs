@@ -1,16 +1,17 @@
-//! [`Question`]: asks a person whether a call may run.
+//! [`Question`]: asks a person whether a call may run, or for what its tool needs.
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    audit::{Subject, unix_millis},
+    audit::{AuditEvent, Subject, unix_millis},
+    input::Input,
     rules::Asked,
 };
 
-/// Asks a person whether a call may run.
+/// Asks a person whether a call may run, or for input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// Random, so that an outdated page cannot answer a question of a new process.
@@ -20,6 +21,8 @@ pub struct Question {
     pub(crate) label: String,
     /// With secrets redacted.
     pub(crate) params: Value,
+    /// What the tool needs to know. `None` if the question is whether the call may run.
+    pub(crate) input: Option<Input>,
     pub(crate) context: QuestionContext,
     /// Unix time in milliseconds.
     pub(crate) asked_at: u64,
@@ -28,7 +31,7 @@ pub struct Question {
 }
 
 /// Where a call comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct QuestionContext {
     pub(crate) subject: Option<Subject>,
     /// A fingerprint of the client's key.
@@ -55,19 +58,32 @@ impl Question {
         subject: Option<&Subject>,
         expires: Instant,
     ) -> Self {
+        let context = QuestionContext {
+            subject: subject.cloned(),
+            key: asked.client.map(str::to_owned),
+            model: asked.model.to_owned(),
+            domain: asked.domain.map(str::to_owned),
+        };
+        let params = serde_json::from_str(params).unwrap_or_else(|_| Value::String(params.to_owned()));
+        Self { params, context, ..Self::blank("perm", asked.tool, label, expires) }
+    }
+
+    /// A question for `input`, which the tool or the server `tool` needs.
+    pub(super) fn for_input(tool: &str, input: Input, subject: Option<&Subject>, expires: Instant) -> Self {
+        let context = QuestionContext { subject: subject.cloned(), ..QuestionContext::default() };
+        Self { input: Some(input), context, ..Self::blank("input", tool, tool, expires) }
+    }
+
+    fn blank(kind: &str, tool: &str, label: &str, expires: Instant) -> Self {
         let asked_at = unix_millis();
         let left = expires.saturating_duration_since(Instant::now());
         Self {
-            id: format!("perm_{:032x}", fastrand::u128(..)),
-            tool: Arc::from(asked.tool),
+            id: format!("{kind}_{:032x}", fastrand::u128(..)),
+            tool: Arc::from(tool),
             label: label.to_owned(),
-            params: serde_json::from_str(params).unwrap_or_else(|_| Value::String(params.to_owned())),
-            context: QuestionContext {
-                subject: subject.cloned(),
-                key: asked.client.map(str::to_owned),
-                model: asked.model.to_owned(),
-                domain: asked.domain.map(str::to_owned),
-            },
+            params: Value::Null,
+            input: None,
+            context: QuestionContext::default(),
             asked_at,
             expires_at: asked_at.saturating_add(millis(left)),
         }
@@ -92,9 +108,17 @@ impl Question {
         let exchange = subject.as_ref().map(|subject| &*subject.exchange.own);
         json!({
             "request_id": self.id, "tool": *self.tool, "label": self.label, "params": self.params,
+            "input": self.input.as_ref().map(Input::json),
             "context": {"exchange": exchange, "key": key, "model": model, "domain": domain},
             "asked_at": self.asked_at, "expires_at": self.expires_at,
         })
+    }
+
+    pub(super) fn event(self) -> AuditEvent {
+        match self.input {
+            None => AuditEvent::PermissionRequest(self),
+            Some(_) => AuditEvent::InputRequest(self),
+        }
     }
 }
 
@@ -106,6 +130,26 @@ pub struct Answer {
     pub remember: bool,
     /// Which calls are similar.
     pub scope: Scope,
+}
+
+/// What a person replies. A permission is accepted without values.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given {
+    /// The values of the form.
+    Accepted(Map<String, Value>),
+    Declined,
+    /// The person closed the question without an answer.
+    Dismissed,
+}
+
+impl Given {
+    pub(crate) fn verdict(granted: bool) -> Self {
+        if granted { Self::Accepted(Map::new()) } else { Self::Declined }
+    }
+
+    pub(crate) fn is_accepted(&self) -> bool {
+        matches!(self, Self::Accepted(_))
+    }
 }
 
 /// The calls that a remembered answer applies to.
@@ -137,6 +181,10 @@ pub enum AnswerError {
     Late(Settled),
     /// The answer should be remembered for a domain, but the call has none.
     NoDomain,
+    /// The question is of the other kind.
+    Mismatched,
+    /// The values do not match the form.
+    Invalid(String),
 }
 
 /// The cause that settled a question.
@@ -168,13 +216,19 @@ impl By {
 pub struct Settled {
     pub(crate) request_id: String,
     pub(crate) tool: Arc<str>,
-    /// Whether the call may run.
+    /// Whether the call may run, or the input was given.
     pub(crate) granted: bool,
     pub(crate) by: By,
     pub(crate) subject: Option<Subject>,
+    /// Whether the question was for input.
+    pub(crate) is_input: bool,
 }
 
 impl Settled {
+    pub(super) fn event(self) -> AuditEvent {
+        if self.is_input { AuditEvent::InputResult(self) } else { AuditEvent::PermissionResult(self) }
+    }
+
     /// The fields of the event.
     pub fn json(&self) -> Value {
         let (remember, scope) = match self.by {
@@ -200,7 +254,7 @@ pub(super) struct Open {
     /// When the turn must end.
     pub(super) deadline: Instant,
     /// `None` until the question is settled.
-    pub(super) verdict: watch::Sender<Option<bool>>,
+    pub(super) reply: watch::Sender<Option<Given>>,
 }
 
 impl Open {
@@ -210,14 +264,15 @@ impl Open {
         self.expires = self.deadline.min(now + by);
         self.question.expires_at =
             unix_millis().saturating_add(millis(self.expires.saturating_duration_since(now)));
-        self.verdict.send_replace(None);
+        self.reply.send_replace(None);
     }
 
-    pub(super) fn settled(self, granted: bool, by: By) -> Settled {
+    pub(super) fn settled(self, given: Given, by: By) -> Settled {
+        let granted = given.is_accepted();
         // Fails if the call no longer exists.
-        let _ = self.verdict.send(Some(granted));
-        let Question { id: request_id, tool, context, .. } = self.question;
-        Settled { request_id, tool, granted, by, subject: context.subject }
+        let _ = self.reply.send(Some(given));
+        let Question { id: request_id, tool, context, input, .. } = self.question;
+        Settled { request_id, tool, granted, by, subject: context.subject, is_input: input.is_some() }
     }
 }
 

@@ -129,6 +129,8 @@ pub struct Surroundings {
     pub images: ImageGauges,
     /// Sends questions to the configured models.
     pub models: Option<Arc<dyn Ask>>,
+    /// Whether people can answer questions, over the admin API.
+    pub has_people: bool,
     /// The stage that this one replaces. Its permissions, disabled tools, rate limits, deferred turns, cached results
     /// and images are taken over.
     pub before: Option<Arc<Execution>>,
@@ -149,6 +151,7 @@ impl Surroundings {
             state_dir: None,
             stores: Stores::Embedded(None),
             models: None,
+            has_people: false,
             images: ImageGauges::default(),
             before: None,
             unchanged: HashSet::new(),
@@ -162,7 +165,7 @@ impl Execution {
     /// # Errors
     /// A thread cannot be started. The settings of providers were already checked.
     pub fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
-        let (given, models) = (Arc::clone(&settings), around.models.clone());
+        let (given, models, has_people) = (Arc::clone(&settings), around.models.clone(), around.has_people);
         let http = HttpClient::through(settings.proxies.clone());
         let vault = settings.vault(around.state_dir.as_deref());
         let build = |means: &Means<'_>| {
@@ -176,8 +179,9 @@ impl Execution {
                 let (audit, changed) = (Arc::clone(means.audit), Arc::clone(means.changed));
                 let host =
                     Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
-                let host = host.with_models(models.clone()).with_tasks(Arc::clone(&tasks));
-                let host = host.with_vault(vault.clone());
+                let people = has_people.then(|| Arc::clone(means.permissions));
+                let host = host.with_models(models.clone()).with_people(people);
+                let host = host.with_tasks(Arc::clone(&tasks)).with_vault(vault.clone());
                 match entry.options.build(&host) {
                     Ok(provider) => {
                         let starting = Arc::clone(&provider);
@@ -235,7 +239,14 @@ impl Execution {
         upkeep.spawn(follow(Arc::downgrade(&permissions)));
         let changed = before.map(|before| Arc::clone(&before.changed)).unwrap_or_default();
         let kept = before.map(|before| before.kept(&around.unchanged, &files)).unwrap_or_default();
-        let means = Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime, kept: &kept };
+        let means = Means {
+            audit: &audit,
+            changed: &changed,
+            files: &files,
+            permissions: &permissions,
+            runtime: &runtime,
+            kept: &kept,
+        };
         let running = build(&means);
         let named = running.iter().map(|running| (Arc::clone(&running.name), Arc::clone(&running.provider)));
         let providers = engines::joined(named.collect());
@@ -394,6 +405,7 @@ pub(super) struct Means<'m> {
     audit: &'m Arc<Audit>,
     changed: &'m Arc<Notify>,
     files: &'m Option<Arc<ImageFiles>>,
+    permissions: &'m Arc<Permissions>,
     runtime: &'m Runtime,
     /// Providers of the previous stage.
     kept: &'m [Arc<RunningProvider>],

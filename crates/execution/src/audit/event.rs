@@ -176,6 +176,10 @@ pub enum AuditEvent {
     PermissionRequest(Question),
     /// A question to a person was settled.
     PermissionResult(Settled),
+    /// A person is asked for what a tool needs to know.
+    InputRequest(Question),
+    /// A question for input was settled.
+    InputResult(Settled),
     /// The result of an equal call is reused.
     CacheHit { call: CallRecord },
     /// A call will be retried.
@@ -273,8 +277,8 @@ impl AuditEvent {
             Self::HopEnd { finish, usage, millis, purpose } => {
                 with_content(json!({"finish": finish, "usage": usage, "ms": millis}), "purpose", *purpose)
             }
-            Self::PermissionRequest(question) => question.json(),
-            Self::PermissionResult(settled) => settled.json(),
+            Self::PermissionRequest(question) | Self::InputRequest(question) => question.json(),
+            Self::PermissionResult(settled) | Self::InputResult(settled) => settled.json(),
             Self::CacheHit { call } => json!({"toolCall": call.json()}),
             Self::Retry { call, attempt, delay_millis, code } => json!({
                 "toolCall": call.json(), "attempt": attempt, "delay_ms": delay_millis, "code": code.name()
@@ -343,12 +347,13 @@ impl Record {
                 cached = is_cached,
                 "hosted call"
             ),
-            AuditEvent::PermissionResult(settled) => tracing::info!(
+            AuditEvent::PermissionResult(settled) | AuditEvent::InputResult(settled) => tracing::info!(
                 request_id = request,
                 tool = %settled.tool,
                 granted = settled.granted,
                 by = settled.by.name(),
-                "permission"
+                "{}",
+                if settled.is_input { "input" } else { "permission" }
             ),
             _ => {}
         }

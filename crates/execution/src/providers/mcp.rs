@@ -9,6 +9,9 @@
 //! The server is started in the background. Its tools are offered when it is ready, and it is restarted when it ends.
 //! It is not trusted: the size and number of its messages and tools are limited.
 
+mod call_tool;
+mod client_side;
+mod elicitation;
 mod fault;
 mod guard;
 mod http;
@@ -36,15 +39,15 @@ use futures_util::FutureExt;
 use rmcp::{
     RoleClient, ServiceError,
     model::{
-        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-        CancelledNotificationParam, ClientRequest, ErrorData, RequestId, ServerResult,
+        CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest, ErrorData,
+        RequestId, ServerResult,
     },
     service::{Peer, PeerRequestOptions},
 };
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Notify, time::Instant};
 
-use self::reported_calls::ReportedCalls;
+use self::{elicitation::People, reported_calls::ReportedCalls};
 use crate::{
     ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec,
     http::HttpClient, oauth::{Account, OAuthOptions, Vault}, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
@@ -167,6 +170,7 @@ struct Server {
     state: Mutex<State>,
     /// The calls that wait for reports of their progress.
     reported: ReportedCalls,
+    people: Arc<People>,
     /// Notified when the server reports that its tools have changed.
     changed: Arc<Notify>,
     /// Notified when a call got no answer, so that the server is checked.
@@ -194,6 +198,7 @@ impl Server {
         let redactor = Redactor::new(options.secrets());
         let stderr = Arc::new(StderrLog::new(Arc::clone(&name), options.secrets()));
         let status = Status { state: ProviderState::Starting, ..Status::default() };
+        let people = Arc::new(People::new(Arc::clone(&name)));
         Self {
             options,
             name,
@@ -203,6 +208,7 @@ impl Server {
             host: OnceLock::new(),
             state: Mutex::new(State { status, ..State::default() }),
             reported: ReportedCalls::default(),
+            people,
             changed: Arc::default(),
             suspected: Notify::new(),
             restarted: Notify::new(),
@@ -228,29 +234,13 @@ impl Server {
     async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
         let peer = self.state(|state| state.peer.clone());
         let peer = peer.ok_or_else(|| failed("The server of the tool is not ready."))?;
+        let _running = self.people.calls(call);
         let own_name = tools::own_name(&self.name, &call.tool);
         if own_name == resources::NAME && self.state(|state| state.has_resource_tool) {
             return self.resources(&peer, call).await;
         }
         let params = CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
-        let mut request = CallToolRequest::new(params);
-        request.extensions.insert(call.reports.clone());
-        let result = match self.answer(&peer, request.into()).await {
-            Ok(result) => result,
-            Err(unanswered) => return unanswered.into_output(),
-        };
-        match result {
-            ServerResult::CallToolResult(result) => Ok(output::of(result)),
-            result if is_without_content(&result) => Ok(output::of(CallToolResult::default())),
-            ServerResult::InputRequiredResult(_) => Err(ToolError {
-                is_retryable: false,
-                ..failed("The tool asks for input, which cannot be given.")
-            }),
-            ServerResult::CreateTaskResult(_) => {
-                Err(ToolError { is_retryable: false, ..failed("The tool does not answer in the call.") })
-            }
-            _ => Err(not_a_result()),
-        }
+        self.call_tool(&peer, params, &call.reports).await.or_else(Unanswered::into_output)
     }
 
     /// Sends a request that belongs to a call. Dropping the future cancels it at the server.
@@ -331,17 +321,6 @@ impl Unanswered {
     }
 }
 
-/// Whether a call's result has no content, which its type then does not show.
-fn is_without_content(result: &ServerResult) -> bool {
-    match result {
-        ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => true,
-        ServerResult::CustomResult(result) => {
-            result.0.as_object().is_some_and(|result| result.keys().all(|key| key == "_meta"))
-        }
-        _ => false,
-    }
-}
-
 /// Tells the server on drop that the result of a request is not needed any more.
 struct CancelOnDrop<'p> {
     peer: &'p Peer<RoleClient>,
@@ -401,6 +380,9 @@ impl Provider for Server {
 
     fn start(self: Arc<Self>, host: &Host) {
         if self.host.set(host.clone()).is_ok() {
+            if let Some(people) = &host.people {
+                self.people.answer_by(Arc::clone(people));
+            }
             host.spawn(self.supervise());
         }
     }

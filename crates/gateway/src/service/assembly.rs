@@ -411,6 +411,7 @@ fn hosting(
         audit: Arc::clone(audit),
         images: witness.metrics.images(),
         models: Some(asked),
+        has_people: config.admin.is_some(),
         before: known.map(|(stage, _)| Arc::clone(&***stage)),
         unchanged,
     };

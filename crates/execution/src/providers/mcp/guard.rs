@@ -1,17 +1,16 @@
 //! [`Guard`]: filters a server's messages before rmcp receives them.
 //!
 //! rmcp starts a task for every notification and every request from a server. Therefore, progress is passed on to its
-//! call here, and notifications that toolwire does not use are dropped. So are requests while [`MAX_UNANSWERED`] earlier ones are unanswered.
+//! call here, and notifications that toolwire does not use are dropped. So are requests while [`MAX_UNANSWERED`] earlier
+//! ones are unanswered.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use super::reported_calls::ReportedCalls;
+use parking_lot::Mutex;
 use rmcp::{
     RoleClient,
-    model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage, ServerNotification},
+    model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerNotification},
     transport::Transport,
 };
 
@@ -22,7 +21,8 @@ const MAX_UNANSWERED: usize = 32;
 #[derive(Debug)]
 pub(super) struct Guard<T> {
     transport: T,
-    unanswered: Arc<AtomicUsize>,
+    /// Requests of the server that are neither answered nor cancelled.
+    unanswered: Arc<Mutex<HashSet<RequestId>>>,
     calls: ReportedCalls,
 }
 
@@ -35,14 +35,19 @@ impl<T> Guard<T> {
     fn admits(&self, message: &ServerJsonRpcMessage) -> bool {
         match message {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => true,
-            JsonRpcMessage::Notification(message) => matches!(
-                message.notification,
+            JsonRpcMessage::Notification(message) => match &message.notification {
                 ServerNotification::ToolListChangedNotification(_)
-                    | ServerNotification::SubscriptionsAcknowledgedNotification(_)
-            ),
-            JsonRpcMessage::Request(_) => {
-                let more = |count: usize| (count < MAX_UNANSWERED).then_some(count + 1);
-                self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+                | ServerNotification::PromptListChangedNotification(_)
+                | ServerNotification::SubscriptionsAcknowledgedNotification(_) => true,
+                ServerNotification::CancelledNotification(cancelled) => {
+                    let id = cancelled.params.request_id.as_ref();
+                    id.is_some_and(|id| self.unanswered.lock().remove(id))
+                }
+                _ => false,
+            },
+            JsonRpcMessage::Request(request) => {
+                let mut unanswered = self.unanswered.lock();
+                unanswered.len() < MAX_UNANSWERED && unanswered.insert(request.id.clone())
             }
         }
     }
@@ -56,14 +61,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guard<T> {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
         self.calls.sent(&message);
-        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        let unanswered = is_answer.then(|| Arc::clone(&self.unanswered));
+        let answered = match &message {
+            JsonRpcMessage::Response(response) => Some(response.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let unanswered = Arc::clone(&self.unanswered);
         let sending = self.transport.send(message);
         async move {
             let sent = sending.await;
-            if let Some(unanswered) = unanswered {
-                let less = |count: usize| Some(count.saturating_sub(1));
-                let _ = unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            if let Some(id) = answered {
+                unanswered.lock().remove(&id);
             }
             sent
         }

@@ -7,10 +7,10 @@ use std::{
 
 use http::Uri;
 use rmcp::{
-    ClientHandler, RoleClient, ServiceError,
-    model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter},
+    RoleClient, ServiceError,
+    model::{ProtocolVersion, SubscriptionFilter},
     service::{
-        ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer, RunningService,
+        ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService,
     },
     transport::{
         Transport,
@@ -18,13 +18,11 @@ use rmcp::{
     },
 };
 use secrecy::SecretString;
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     Options, Protocol, Server,
+    client_side::ClientSide,
     fault::{self, ServerFault},
     guard::Guard,
     http::HttpServer,
@@ -50,25 +48,7 @@ const OLDER: Duration = Duration::from_secs(10);
 /// Delay between attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
 
-/// The client side of the connection. Requests from the server for user input or for a model are declined, which is
-/// rmcp's default.
-#[derive(Debug, Clone)]
-struct Handler {
-    changed: Arc<Notify>,
-}
-
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let own = Implementation::new("toolwire", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), own)
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-}
-
-type Connection = RunningService<RoleClient, Handler>;
+type Connection = RunningService<RoleClient, ClientSide>;
 
 impl Server {
     /// Keeps the server running. Never returns.
@@ -189,7 +169,7 @@ impl Server {
     where
         T: Transport<RoleClient> + 'static,
     {
-        let handler = Handler { changed: Arc::clone(&self.changed) };
+        let handler = ClientSide::new(Arc::clone(&self.changed), Arc::clone(&self.people));
         let preferred_versions = vec![ProtocolVersion::LATEST];
         let legacy_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         let mode = match protocol {

@@ -94,6 +94,7 @@ async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child
 }
 
 mod login;
+mod elicitation;
 mod older;
 mod progress;
 mod resources;

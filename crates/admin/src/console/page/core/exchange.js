@@ -16,7 +16,7 @@ export class Exchanges {
 
   // Applies an event of the feed. Returns whether a row has changed.
   apply(kind, data) {
-    if (!data.exchange || kind === "permission_request" || kind === "permission_result") return false;
+    if (!data.exchange || /^(permission|input)_/.test(kind)) return false;
     const row = this.byId.get(data.exchange) ?? this.#add({ id: data.exchange, request: data.request, t: data.t, state: "running", hops: 0, calls: 0, ms: null });
     switch (kind) {
       case "message_start":

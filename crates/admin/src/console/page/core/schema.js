@@ -16,6 +16,7 @@ export function field(schema, root = schema, depth = 0, seen = new Set()) {
   if (Array.isArray(schema.enum)) return { ...shared, kind: "choice", options: schema.enum, isNullable };
   const variants = schema.oneOf ?? schema.anyOf;
   if (Array.isArray(variants)) {
+    if (variants.length && variants.every((own) => own && "const" in own)) return { ...shared, kind: "choice", options: variants.map((own) => own.const), titles: variants.map((own) => own.title) };
     const real = variants.filter((own) => own?.type !== "null");
     if (real.length === 1) return { ...field(real[0], root, depth, seen), ...defined(shared), isNullable: true };
     if (depth >= MAX_DEPTH || schema.properties) return { ...shared, kind: "json" };

@@ -365,15 +365,15 @@ class Answer {
   paint() {
     for (const view of this.#texts) view.paint();
     for (const own of this.#cards.values()) {
-      const isAsked = questions.peek().some(({ context, tool }) => context?.exchange === this.turn.exchange && tool === own.call.name);
-      if (["running", "asking"].includes(own.call.state)) own.update({ state: isAsked ? "asking" : "running" });
+      const asked = questions.peek().find(({ context, tool }) => context?.exchange === this.turn.exchange && tool === own.call.name);
+      if (["running", "asking", "entering"].includes(own.call.state)) own.update({ state: asked ? (asked.input ? "entering" : "asking") : "running" });
     }
   }
 
   finish() {
     for (const view of this.#texts) view.finish();
     const state = this.turn.finish === "tool_calls" ? "returned" : "cut";
-    for (const own of this.#cards.values()) if (["running", "arriving", "asking"].includes(own.call.state)) own.update({ state });
+    for (const own of this.#cards.values()) if (["running", "arriving", "asking", "entering"].includes(own.call.state)) own.update({ state });
   }
 }
 

@@ -8,10 +8,10 @@ import { json } from "./json.js";
 import { note } from "./note.js";
 
 const WORDS = {
-  arriving: "arguments arrive", asking: "waits for permission", queued: "queued", running: "running", ok: "ok", cached: "ok, from the cache",
+  arriving: "arguments arrive", asking: "waits for permission", entering: "waits for an answer", queued: "queued", running: "running", ok: "ok", cached: "ok, from the cache",
   failed: "failed", denied: "denied", expired: "not answered in time", cancelled: "cancelled", cut: "not run: it was cut off", repeated: "not run: the same call again", returned: "returned to the client",
 };
-const GLYPH = { ok: "done", cached: "done", returned: "done", arriving: "running", running: "running", queued: "waiting", asking: "waiting", cancelled: "cancelled" };
+const GLYPH = { ok: "done", cached: "done", returned: "done", arriving: "running", running: "running", queued: "waiting", asking: "waiting", entering: "waiting", cancelled: "cancelled" };
 
 // `call`: {name, state, input?, inputText?, result?, details?, code?, ms?, progress?, startedAt?}
 export function card(call, facts) {

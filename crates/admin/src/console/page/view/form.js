@@ -184,7 +184,7 @@ const CONTROLS = {
     return typed(control, (value) => ({ text: value }));
   },
   choice: (model) => {
-    const options = [["", "not set"], ...model.options.map((own) => [JSON.stringify(own), typeof own === "string" ? own : JSON.stringify(own)])];
+    const options = [["", "not set"], ...model.options.map((own, index) => [JSON.stringify(own), model.titles?.[index] ?? (typeof own === "string" ? own : JSON.stringify(own))])];
     const control = select(options, "");
     return { control, read: () => ({ text: control.value || undefined }), write: (value) => { control.value = value === undefined ? "" : JSON.stringify(value); } };
   },

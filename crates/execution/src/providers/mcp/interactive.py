@@ -1,0 +1,127 @@
+"""An MCP server for tests, on stdio, that asks people, offers prompts and runs calls as tasks. It needs only Python's
+standard library."""
+
+import itertools
+import json
+import queue
+import sys
+import threading
+import time
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
+LOCK = threading.Lock()
+NUMBERS = itertools.count()
+# The client's answers, by the id of the request.
+ANSWERS = {}
+CAPABILITIES = {}
+# What was learned outside of calls.
+LATER = queue.Queue()
+
+
+def write(message):
+    with LOCK:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def text(value):
+    return {"content": [{"type": "text", "text": json.dumps(value)}]}
+
+
+def begin(method, params):
+    """Sends a request, and returns its id."""
+    id = f"own-{next(NUMBERS)}"
+    ANSWERS[id] = queue.Queue()
+    write({"id": id, "method": method, "params": params})
+    return id
+
+
+def ask(method, params):
+    """Sends a request, and returns the result or the error."""
+    answer = ANSWERS[begin(method, params)].get()
+    return answer.get("result", answer.get("error"))
+
+
+def ask_later():
+    time.sleep(0.2)
+    LATER.put(ask("elicitation/create", QUESTION))
+
+
+QUESTION = {
+    "message": "Which one?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "title": "Name"}, "count": {"type": "integer", "minimum": 1}},
+        "required": ["name"],
+    },
+}
+
+
+def call(params):
+    name, arguments = params["name"], params.get("arguments") or {}
+    if name == "capabilities":
+        return text(CAPABILITIES)
+    if name == "ask":
+        ids = [begin("elicitation/create", question) for question in arguments.get("questions", [QUESTION])]
+        return text([(answer := ANSWERS[id].get()).get("result", answer.get("error")) for id in ids])
+    if name == "ask_one_by_one":
+        return text([ask("elicitation/create", QUESTION)["action"] for _ in range(arguments["count"])])
+    if name == "withdraw":
+        id = begin("elicitation/create", QUESTION)
+        time.sleep(0.3)
+        for _ in range(1000):
+            write({"method": "notifications/cancelled", "params": {"requestId": id}})
+        return text("withdrawn")
+    if name == "ask_later":
+        threading.Thread(target=ask_later, daemon=True).start()
+    if name == "later":
+        return text(LATER.get())
+    if name == "other":
+        return text([ask(method, {}) for method in ("sampling/createMessage", "roots/list", "unknown/method")])
+    if name == "rounds":
+        return rounds(params, arguments)
+    return text(arguments)
+
+
+def rounds(params, arguments):
+    """Asks in results, as of version 2026-07-28."""
+    if "inputResponses" in params and not arguments.get("again"):
+        return {"resultType": "complete", **text([params["inputResponses"], params["requestState"]])}
+    request = {"method": "elicitation/create", "params": {"mode": "form", **QUESTION}}
+    if arguments.get("sampling"):
+        request = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+    asked = {f"q{n}": request for n in range(arguments.get("count", 1))}
+    return {"resultType": "input_required", "inputRequests": asked, "requestState": "state"}
+
+
+TOOLS = ["capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
+
+
+def answer(method, params):
+    if method == "initialize":
+        CAPABILITIES.update(params["capabilities"])
+        server = {"name": "interactive", "version": "1"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": server}
+    if method == "server/discover" and MODE == "modern":
+        supported = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        return {"resultType": "complete", **supported, "ttlMs": 0, "cacheScope": "public"}
+    if method == "tools/list":
+        listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+        return {"resultType": "complete", **listed, "ttlMs": 100000, "cacheScope": "public"}
+    if method == "tools/call":
+        return call(params)
+    return None
+
+
+def reply(message):
+    found = answer(message["method"], message.get("params") or {})
+    error = {"error": {"code": -32601, "message": "unknown method"}}
+    write({"id": message["id"], **({"result": found} if found else error)})
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "method" not in message:
+        ANSWERS[message["id"]].put(message)
+    elif "id" in message:
+        threading.Thread(target=reply, args=(message,), daemon=True).start()
