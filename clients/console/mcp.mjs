@@ -10,9 +10,11 @@ const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0"
 // The calls that wait for a person, by the id of the question.
 const asking = new Map();
 const ANSWERS = {
-  initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "echo", version: "1" } }),
+  initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {}, prompts: {} }, serverInfo: { name: "echo", version: "1" } }),
   "tools/list": () => ({ tools: [TOOL, ASK] }),
   "tools/call": ({ arguments: { text } }) => ({ content: [{ type: "text", text }] }),
+  "prompts/list": () => ({ prompts: [{ name: "greet", title: "Greet <b>somebody</b>", description: "Says hello", arguments: [{ name: "who", description: "Whom", required: true }] }, { name: "plain" }] }),
+  "prompts/get": ({ name, arguments: { who } = {} }) => ({ messages: [{ role: "user", content: { type: "text", text: name === "greet" ? `Say hello to ${who}` : "plain text" } }] }),
   ping: () => ({}),
 };
 

@@ -242,6 +242,25 @@ test("a server's question during a call is answered in place", async () => {
   }
 });
 
+test("a server's prompt is filled in, and becomes the message", async () => {
+  const { page, end } = await visitPage(browser, `${own.url}#/play`);
+  await page.getByRole("button", { name: "Prompts" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Prompt").selectOption({ label: "files: Greet <b>somebody</b>" });
+  await dialog.getByRole("button", { name: "Use" }).click();
+  await dialog.getByText("This is required").waitFor();
+  await dialog.getByLabel(/^who/).fill("the \"crabs\"");
+  await dialog.getByRole("button", { name: "Use" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), 'Say hello to the "crabs"');
+  await page.getByRole("button", { name: "Prompts" }).click();
+  await page.getByRole("dialog").getByLabel("Prompt").selectOption({ label: "files: plain" });
+  await page.getByRole("dialog").getByRole("button", { name: "Use" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "plain text");
+  await end();
+});
+
 test("a question that arrives while the list of questions is on its way is not lost", async (t) => {
   const asking = await stand({ permission: "ask" });
   t.after(() => asking.close());

@@ -1,7 +1,9 @@
-//! `toolwire mcp`: offers the hosted tools to one MCP client, over stdin and stdout, and logs in to MCP servers.
+//! `toolwire mcp`: offers the hosted tools to one MCP client, over stdin and stdout, logs in to MCP servers, and shows
+//! their prompts.
 
 mod list;
 mod login;
+mod prompts;
 
 use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -38,6 +40,10 @@ enum Action {
     Logout(login::LogoutArgs),
     /// List the MCP servers, and whether they need a login
     List(list::ListArgs),
+    /// List the prompts of MCP servers
+    Prompts(prompts::PromptsArgs),
+    /// Print a prompt of an MCP server with its arguments filled in
+    Prompt(prompts::PromptArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,6 +103,8 @@ pub(super) fn run(args: &Args, log_format: LogFormat) -> ExitCode {
         Action::Login(args) => login::log_in(args),
         Action::Logout(args) => login::log_out(args),
         Action::List(args) => list::list(args),
+        Action::Prompts(args) => prompts::list(args),
+        Action::Prompt(args) => prompts::fill(args),
     }
 }
 

@@ -134,7 +134,7 @@ pub(crate) enum Command {
     Formats(formats::Args),
     /// Find the format in which a text contains tool calls
     Detect(detect::Args),
-    /// Offer the hosted tools over MCP, and log in to MCP servers
+    /// Offer the hosted tools over MCP, log in to MCP servers, and show their prompts
     Mcp(mcp::Args),
     /// Show, refresh or end the sessions of Lumo accounts
     Lumo(lumo::Args),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 26] = [
     "serve",
     "check",
     "top",
@@ -17,6 +17,8 @@ const COMMANDS: [&str; 24] = [
     "mcp login",
     "mcp logout",
     "mcp list",
+    "mcp prompts",
+    "mcp prompt",
     "lumo",
     "demo",
     "detect",

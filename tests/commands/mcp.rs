@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::toolwire;
+use crate::support::{run, toolwire};
 
 const MODEL: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
     [[models]]\nname = \"m\"\nupstream = \"u\"\n";
@@ -50,6 +50,58 @@ fn hosted_tools_are_offered_over_stdin_and_stdout() {
     assert_eq!(result["content"][0]["text"], "got {\"text\":\"x\"}");
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// An MCP server with one prompt.
+const PROMPTS: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, params = message["method"], message.get("params") or {}
+    results = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"prompts": {}, "tools": {}}, "serverInfo": {"name": "s", "version": "1"}},
+        "tools/list": {"tools": []},
+        "prompts/list": {"prompts": [{"name": "greet", "description": "Says\u001b[2J hello", "arguments": [{"name": "who", "required": True}, {"name": "tone"}]}]},
+        "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello\n\u001b[2J" + (params.get("arguments") or {}).get("who", "")}}]},
+    }
+    reply = {"result": results[method]} if method in results else {"error": {"code": -32601, "message": "unknown"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
+"#;
+
+#[test]
+fn prompts_are_listed_and_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("server.py"), PROMPTS).unwrap();
+    let file = folder.path().join("toolwire.toml");
+    let script = folder.path().join("server.py");
+    let provider = |name: &str| {
+        format!("[[providers]]\nname = {name:?}\nkind = \"mcp\"\ncommand = [\"python3\", {script:?}]\n")
+    };
+    let configuration = format!("{MODEL}[execution]\n{}{}", provider("one"), provider("two"));
+    fs::write(&file, configuration).unwrap();
+    let mcp = |words: &[&str]| {
+        let words = [&["mcp"], words, &["--config", file.to_str().unwrap()]].concat();
+        let (status, output, said) = run(&mut toolwire(&words));
+        (status, output, said)
+    };
+    let (status, output, said) = mcp(&["prompts"]);
+    let line = |name: &str| format!("{name} greet who [tone]  Says [2J hello\n");
+    assert_eq!((status, output), (0, line("one") + &line("two")), "{said}");
+    assert_eq!(mcp(&["prompts", "two"]).1, line("two"));
+    let (status, output, said) = mcp(&["prompt", "one", "greet", "who=a=b"]);
+    assert_eq!((status, output.as_str()), (0, "Hello\n\\u{1b}[2Ja=b\n"), "{said}");
+    for (words, expected, reason) in [
+        (&["prompt", "one", "greet"][..], 1, "The argument `who` is missing."),
+        (&["prompt", "three", "greet"], 1, "there is no MCP server `three`, but: one, two"),
+        (&["prompt", "one", "greet", "who"], 1, "`who` is not KEY=VALUE"),
+        (&["prompt", "one"], 2, "the arguments do not fit the action"),
+        (&["serve", "one"], 2, "the arguments do not fit the action"),
+    ] {
+        let (status, _, said) = mcp(words);
+        assert!(status == expected && said.contains(reason), "{status} {said}");
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod path;
 mod paths;
 mod permissions;
 mod playground;
+mod prompts;
 mod reload;
 mod sample;
 mod serving;
@@ -362,6 +363,10 @@ impl Admin {
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
             AdminPath::Login(name) => logins::change(self.execution()?, &name, head, &body).await,
             AdminPath::LoginResponse => logins::finish(self.execution()?, &body).await,
+            AdminPath::Prompts => Ok(AdminResponse::json(prompts::list(self.execution.as_deref()))),
+            AdminPath::Prompt(provider, prompt) => {
+                prompts::fill(self.execution()?, &provider, prompt, &body).await
+            }
             AdminPath::Permissions => {
                 Ok(AdminResponse::json(permissions::list(self.execution.as_deref()).await))
             }

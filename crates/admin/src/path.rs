@@ -29,6 +29,9 @@ pub(super) enum AdminPath {
     Login(String),
     /// The response to a login.
     LoginResponse,
+    Prompts,
+    /// A prompt, by provider and name.
+    Prompt(String, String),
     Permissions,
     AutoApprove,
     AllowAll,
@@ -75,6 +78,8 @@ impl AdminPath {
             ["providers", provider, "log"] => Self::ProviderLog(name(provider)?),
             ["providers", provider, "login"] => Self::Login(name(provider)?),
             ["logins"] => Self::LoginResponse,
+            ["prompts"] => Self::Prompts,
+            ["prompts", provider, prompt] => Self::Prompt(name(provider)?, name(prompt)?),
             ["permissions"] => Self::Permissions,
             ["permissions", "auto_approve"] => Self::AutoApprove,
             ["permissions", "allow_all"] => Self::AllowAll,
@@ -105,6 +110,7 @@ impl AdminPath {
             | Self::ExchangeFixture(_)
             | Self::Formats
             | Self::Tools
+            | Self::Prompts
             | Self::Permissions
             | Self::ProviderLog(_)
             | Self::Metrics
@@ -125,6 +131,7 @@ impl AdminPath {
             | Self::TestProvider(_)
             | Self::RestartProvider(_)
             | Self::LoginResponse
+            | Self::Prompt(..)
             | Self::AllowAll
             | Self::Question(_)
             | Self::ExtendQuestion(_) => "POST, OPTIONS",

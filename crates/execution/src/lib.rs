@@ -35,6 +35,7 @@ mod media;
 pub mod permission;
 mod process;
 mod progress;
+mod prompt;
 mod provider;
 mod question;
 mod rates;
@@ -73,7 +74,8 @@ pub use self::{
     deferred_turns::record_json,
     intent::Intent,
     permission::{NotKept, RememberedRule},
-    provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
+    prompt::{FilledPrompt, Prompt, PromptArgument, PromptMessage},
+    provider::{Filling, Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registered, Registrations, ShownRequest},
     question::{Answer, AnswerError, Given, Question, Scope},
     registry::Hosted,

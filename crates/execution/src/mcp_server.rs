@@ -14,8 +14,10 @@ use http_body_util::{Full, combinators::BoxBody};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-        ListToolsResult, PaginatedRequestParams, ResourceContents, ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
+        GetPromptResponse, GetPromptResult, Implementation, ListPromptsResult, ListToolsResult,
+        PaginatedRequestParams, Prompt as McpPrompt, PromptArgument as McpArgument,
+        PromptMessage as McpMessage, ResourceContents, Role, ServerCapabilities, ServerConfig, Tool,
         ToolAnnotations,
     },
     service::RequestContext,
@@ -29,7 +31,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{Asker, Execution, Hosted, Injection, media::MediaFile};
+use super::{Asker, Execution, FilledPrompt, Hosted, Injection, Prompt, PromptMessage, media::MediaFile};
 use toolwire_pipeline::conversation::Call;
 
 /// How often, and how long each time, to wait for providers that are not ready.
@@ -91,6 +93,19 @@ impl McpServer {
         }
     }
 
+    /// The prompts of the providers that have a tool for this client, with the names of their providers.
+    fn prompts(&self) -> Vec<(Arc<str>, Arc<Prompt>)> {
+        let snapshot = self.execution.registry().snapshot();
+        let mut found = Vec::new();
+        for (name, provider) in self.execution.registry().providers() {
+            let has_tool = |hosted: &Hosted| *hosted.provider_name == **name && self.is_offered(hosted);
+            if snapshot.tools().iter().any(has_tool) {
+                found.extend(provider.prompts().into_iter().map(|prompt| (Arc::clone(name), prompt)));
+            }
+        }
+        found
+    }
+
     fn is_offered(&self, hosted: &Hosted) -> bool {
         hosted.is_enabled
             && hosted.rules.injection != Injection::Off
@@ -100,7 +115,8 @@ impl McpServer {
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_prompts().build();
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("toolwire", env!("CARGO_PKG_VERSION")))
     }
 
@@ -112,6 +128,39 @@ impl ServerHandler for McpServer {
         let snapshot = self.execution.registry().snapshot();
         let offered = snapshot.tools().iter().filter(|hosted| self.is_offered(hosted));
         Ok(ListToolsResult::with_all_items(offered.map(described).collect()))
+    }
+
+    async fn list_prompts(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompts = self.prompts();
+        let described = prompts.iter().map(|(provider, prompt)| described_prompt(provider, prompt));
+        Ok(ListPromptsResult::with_all_items(described.collect()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let GetPromptRequestParams { name, arguments, .. } = request;
+        let found = self.prompts().into_iter().find(|(own, prompt)| wire_name(own, prompt) == name);
+        let found = found.and_then(|(own, prompt)| Some((self.execution.provider(&own)?, prompt)));
+        let Some((provider, prompt)) = found else {
+            return Err(ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None));
+        };
+        let filling = async move { provider.fill(&prompt.name, arguments.unwrap_or_default()).await };
+        let filled = tokio::select! {
+            filled = self.execution.runtime().run(filling) => filled,
+            () = context.ct.cancelled() => None,
+        };
+        match filled {
+            Some(Ok(filled)) => Ok(of_filled(filled).into()),
+            Some(Err(error)) => Err(ErrorData::invalid_params(error.message, None)),
+            None => Err(ErrorData::internal_error("the request was cancelled", None)),
+        }
     }
 
     async fn call_tool(
@@ -147,6 +196,31 @@ impl ServerHandler for McpServer {
         };
         Ok(result.into())
     }
+}
+
+/// The name of a prompt for clients.
+fn wire_name(provider: &str, prompt: &Prompt) -> String {
+    format!("{provider}__{}", prompt.name)
+}
+
+fn described_prompt(provider: &str, prompt: &Prompt) -> McpPrompt {
+    let arguments = prompt.arguments.iter().map(|argument| {
+        McpArgument::new(&argument.name)
+            .with_description(&argument.description)
+            .with_required(argument.is_required)
+    });
+    let described =
+        McpPrompt::new(wire_name(provider, prompt), Some(&prompt.description), Some(arguments.collect()));
+    if prompt.title.is_empty() { described } else { described.with_title(&prompt.title) }
+}
+
+fn of_filled(filled: FilledPrompt) -> GetPromptResult {
+    let message = |message: PromptMessage| {
+        let role = if message.is_by_model { Role::Assistant } else { Role::User };
+        McpMessage::new_text(role, message.text)
+    };
+    let result = GetPromptResult::new(filled.messages.into_iter().map(message).collect());
+    result.with_description(filled.description)
 }
 
 fn block(file: &MediaFile) -> ContentBlock {

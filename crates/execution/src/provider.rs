@@ -15,9 +15,10 @@ use super::{
     http::HttpClient,
     oauth::{Account, Vault},
     permission::Permissions,
+    prompt::{FilledPrompt, Prompt},
     reports::Reports,
     runtime::Tasks,
-    tool::{Output, ToolError, ToolSpec},
+    tool::{ErrorCode, Output, ToolError, ToolSpec},
 };
 use toolwire_net::{redact::Redactor, store::Owner};
 
@@ -26,6 +27,12 @@ use toolwire_net::{redact::Redactor, store::Owner};
 /// # Errors
 /// Why the call has no output.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+
+/// A prompt that is being filled in.
+///
+/// # Errors
+/// Why there is no text.
+pub type Filling<'a> = Pin<Box<dyn Future<Output = Result<FilledPrompt, ToolError>> + Send + 'a>>;
 
 pub type Testing<'a> = Pin<Box<dyn Future<Output = Option<Verdict>> + Send + 'a>>;
 
@@ -82,6 +89,17 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// What the provider's server tells models about its tools. It is not trusted.
     fn instructions(&self) -> Option<Arc<str>> {
         None
+    }
+
+    /// The prompts that the provider's server offers to people at the moment.
+    fn prompts(&self) -> Vec<Arc<Prompt>> {
+        Vec::new()
+    }
+
+    /// Fills in a prompt.
+    fn fill<'a>(&'a self, _prompt: &'a str, _arguments: Map<String, Value>) -> Filling<'a> {
+        let message = "The provider has no prompts.";
+        Box::pin(ready(Err(ToolError::new(ErrorCode::InvalidArguments, message))))
     }
 
     /// Runs a call whose arguments match the tool's schema. Need not enforce a time limit: dropping the future cancels

@@ -131,6 +131,14 @@ impl ToolError {
         }
     }
 
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A failure that the tool itself reports. Repeating the call could repeat its side effects.
     pub(crate) fn reported(message: impl Into<String>) -> Self {
         Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }

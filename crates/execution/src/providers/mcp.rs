@@ -18,6 +18,7 @@ mod http;
 mod http_sse;
 mod message;
 mod output;
+mod prompts;
 mod reported_calls;
 mod resources;
 mod stdio;
@@ -45,12 +46,17 @@ use rmcp::{
     service::{Peer, PeerRequestOptions},
 };
 use secrecy::{ExposeSecret, SecretString};
-use tokio::{sync::Notify, time::Instant};
+use serde_json::{Map, Value};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
 
 use self::{elicitation::People, reported_calls::ReportedCalls};
 use crate::{
-    ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec,
-    http::HttpClient, oauth::{Account, OAuthOptions, Vault}, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
+    ErrorCode, Host, Invocation, Output, Prompt, Provider, Running, Status, Testing, ToolError, ToolSpec,
+    http::HttpClient, oauth::{Account, OAuthOptions, Vault}, process::Program,
+    provider::{Filling, ProviderState}, providers::Fault, stderr::StderrLog,
 };
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText, Visitor};
@@ -187,6 +193,7 @@ struct State {
     peer: Option<Peer<RoleClient>>,
     /// Whether the tool [`resources::NAME`] is toolwire's own.
     has_resource_tool: bool,
+    prompts: Vec<Arc<Prompt>>,
     /// What the server says about its tools.
     instructions: Option<Arc<str>>,
     /// When the list of tools must be requested again.
@@ -354,6 +361,17 @@ impl Provider for Server {
 
     fn instructions(&self) -> Option<Arc<str>> {
         self.state(|state| state.instructions.clone())
+    }
+
+    fn prompts(&self) -> Vec<Arc<Prompt>> {
+        self.state(|state| state.prompts.clone())
+    }
+
+    fn fill<'a>(&'a self, prompt: &'a str, arguments: Map<String, Value>) -> Filling<'a> {
+        Box::pin(async move {
+            let filling = timeout(self.options.timeout, self.fill_prompt(prompt, arguments));
+            filling.await.unwrap_or_else(|_| Err(failed("The server of the prompt did not answer.")))
+        })
     }
 
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {

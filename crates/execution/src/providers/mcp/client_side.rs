@@ -90,6 +90,10 @@ impl ClientHandler for ClientSide {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
     }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
 }
 
 fn declined(reason: &'static str) -> ErrorData {

@@ -14,6 +14,8 @@ NUMBERS = itertools.count()
 # The client's answers, by the id of the request.
 ANSWERS = {}
 CAPABILITIES = {}
+# The metadata of notifications, as of version 2026-07-28.
+SUBSCRIPTION = {}
 # What was learned outside of calls.
 LATER = queue.Queue()
 
@@ -78,6 +80,10 @@ def call(params):
         return text(LATER.get())
     if name == "other":
         return text([ask(method, {}) for method in ("sampling/createMessage", "roots/list", "unknown/method")])
+    if name == "change_prompts":
+        CHANGED.set()
+        for _ in range(arguments.get("count", 1)):
+            write({"method": "notifications/prompts/list_changed", "params": SUBSCRIPTION})
     if name == "rounds":
         return rounds(params, arguments)
     return text(arguments)
@@ -94,22 +100,65 @@ def rounds(params, arguments):
     return {"resultType": "input_required", "inputRequests": asked, "requestState": "state"}
 
 
-TOOLS = ["capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
+# Set when the list of prompts has changed.
+CHANGED = threading.Event()
+
+
+def prompts(params):
+    """Lists prompts. In some modes, no client should accept them all unchanged."""
+    if MODE == "silent-prompts":
+        time.sleep(1000)
+    cursor = int(params.get("cursor") or 0)
+    if MODE == "endless-prompts":
+        many = [{"name": f"p{cursor}-{n}", "description": "x" * 10_000} for n in range(30)]
+        return {"prompts": many, "nextCursor": str(cursor + 1)}
+    if MODE == "hostile-prompts":
+        names = ["", "a\nb", "x" * 129, "\u202eb", "ok", "ok"]
+        odd = [{"name": "args", "arguments": [{"name": str(n)} for n in range(33)]}, {"name": "arg", "arguments": [{"name": ""}]}]
+        told = {"name": "told", "title": "a\x1b[2Jb", "description": "c\r\nd" * 1000}
+        return {"prompts": [*({"name": name} for name in names), *odd, told]}
+    who = {"name": "who", "description": "Whom", "required": True}
+    listed = [{"name": "greet", "title": "Greet", "arguments": [who, {"name": "tone"}]}, {"name": "huge"}, {"name": "files"}]
+    return {"prompts": listed + ([{"name": "after"}] if CHANGED.is_set() else [])}
+
+
+def filled(params):
+    name, arguments = params["name"], params.get("arguments") or {}
+    user = lambda content: {"role": "user", "content": content}
+    if name == "huge":
+        return {"messages": [user({"type": "text", "text": "x" * 100_000}) for _ in range(3)]}
+    if name == "files":
+        image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+        page = {"type": "resource", "resource": {"uri": "test://a", "text": "a page"}}
+        return {"messages": [user(image), {"role": "assistant", "content": page}]}
+    if name == "greet":
+        said = f"Greet {arguments['who']} {arguments.get('tone')}: secret-word"
+        return {"description": "A greeting", "messages": [user({"type": "text", "text": said})]}
+    return None
+
+
+TOOLS = ["change_prompts", "capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
 
 
 def answer(method, params):
     if method == "initialize":
         CAPABILITIES.update(params["capabilities"])
         server = {"name": "interactive", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": server}
+        capabilities = {"tools": {}, "prompts": {"listChanged": True}}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": server}
     if method == "server/discover" and MODE == "modern":
-        supported = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        capabilities = {"tools": {}, "prompts": {"listChanged": True}}
+        supported = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities}
         return {"resultType": "complete", **supported, "ttlMs": 0, "cacheScope": "public"}
     if method == "tools/list":
         listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
         return {"resultType": "complete", **listed, "ttlMs": 100000, "cacheScope": "public"}
     if method == "tools/call":
         return call(params)
+    if method == "prompts/list":
+        return {"resultType": "complete", **prompts(params), "ttlMs": 100000, "cacheScope": "public"}
+    if method == "prompts/get":
+        return filled(params)
     return None
 
 
@@ -121,6 +170,11 @@ def reply(message):
 
 for line in sys.stdin:
     message = json.loads(line)
+    if message.get("method") == "subscriptions/listen":
+        SUBSCRIPTION["_meta"] = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        accepted = {**SUBSCRIPTION, "notifications": message["params"]["notifications"]}
+        write({"method": "notifications/subscriptions/acknowledged", "params": accepted})
+        continue
     if "method" not in message:
         ANSWERS[message["id"]].put(message)
     elif "id" in message:

@@ -31,7 +31,7 @@ pub(super) fn of(result: CallToolResult) -> Output {
 }
 
 /// The text for a block, whose file is added to `media`.
-fn text(block: ContentBlock, media: &mut Vec<MediaFile>) -> Option<String> {
+pub(super) fn text(block: ContentBlock, media: &mut Vec<MediaFile>) -> Option<String> {
     let mut file = |data: &str, kind: &str| {
         let (text, file) = shown(data, kind);
         media.extend(file);

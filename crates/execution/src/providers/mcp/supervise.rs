@@ -27,6 +27,7 @@ use super::{
     guard::Guard,
     http::HttpServer,
     http_sse::HttpSse,
+    prompts,
     stdio::Stdio,
     tools::{self, ToolList},
 };
@@ -45,6 +46,9 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// How long a server may take to open a stream of the older transport.
 const OLDER: Duration = Duration::from_secs(10);
 
+/// How long a server may take to list its prompts.
+const PROMPTS: Duration = Duration::from_secs(10);
+
 /// Delay between attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
 
@@ -60,6 +64,7 @@ impl Server {
             let limit = self.options.start_timeout;
             let (state, reason) = match timeout(limit, self.connect(&host.http, &self.options)).await {
                 Ok(Ok((connection, list))) => {
+                    self.list_prompts(connection.peer()).await;
                     self.is_ready(host, connection.peer().clone(), list);
                     (ProviderState::Restarting, self.watch(host, connection).await)
                 }
@@ -212,6 +217,7 @@ impl Server {
             state.peer = None;
             if now != ProviderState::Restarting {
                 state.tools.clear();
+                state.prompts.clear();
             }
             (state.tools.len(), earlier)
         });
@@ -274,6 +280,7 @@ impl Server {
                 if has_changed {
                     host.tools_changed();
                 }
+                self.list_prompts(peer).await;
                 Ok(())
             }
             Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
@@ -290,18 +297,37 @@ impl Server {
         }
     }
 
-    /// Subscribes to changes of the tools, for protocol versions without a handshake. Never returns.
+    /// Lists the prompts. If the server does not answer, the earlier list stays.
+    async fn list_prompts(&self, peer: &Peer<RoleClient>) {
+        match timeout(PROMPTS, prompts::list(peer)).await {
+            Ok(Ok(prompts)) => self.state(|state| state.prompts = prompts),
+            Ok(Err(error)) => {
+                let error = self.plain(&error.to_string());
+                tracing::debug!(provider = %self.name, error, "the prompts cannot be listed");
+            }
+            Err(_) => tracing::debug!(provider = %self.name, "the prompts are not listed in time"),
+        }
+    }
+
+    /// Subscribes to changes of the lists, for protocol versions without a handshake. Never returns.
     async fn subscribe(&self, peer: &Peer<RoleClient>) {
-        let wants = peer.peer_info().is_some_and(|info| {
-            let notifies = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
-            !info.protocol_version.has_initialize() && notifies == Some(true)
-        });
-        if !wants {
+        let info = peer.peer_info().filter(|info| !info.protocol_version.has_initialize());
+        let Some(info) = info else { return std::future::pending().await };
+        let tools = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+        let prompts = info.capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed);
+        let mut filter = SubscriptionFilter::builder();
+        if tools == Some(true) {
+            filter = filter.tools_list_changed();
+        }
+        if prompts == Some(true) {
+            filter = filter.prompts_list_changed();
+        }
+        if tools != Some(true) && prompts != Some(true) {
             return std::future::pending().await;
         }
+        let filter = filter.build();
         loop {
-            let filter = SubscriptionFilter::builder().tools_list_changed().build();
-            if let Ok(Ok(mut subscription)) = timeout(self.options.start_timeout, peer.listen(filter)).await {
+            if let Ok(Ok(mut subscription)) = timeout(self.options.start_timeout, peer.listen(filter.clone())).await {
                 while let Ok(Some(_)) = subscription.next().await {
                     self.changed.notify_one();
                 }

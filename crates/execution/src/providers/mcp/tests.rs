@@ -97,6 +97,7 @@ mod login;
 mod elicitation;
 mod older;
 mod progress;
+mod prompts;
 mod resources;
 
 #[tokio::test]

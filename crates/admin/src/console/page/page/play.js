@@ -16,6 +16,7 @@ import { copied } from "../view/json.js";
 import { Prose, prose } from "../view/markdown.js";
 import { empty, failed, note, toast } from "../view/note.js";
 import { questions } from "../view/permission.js";
+import { promptButton } from "../view/prompts.js";
 
 const THEMES = ["plain", "dark", "parchment"];
 const PROMPTS = {
@@ -75,7 +76,11 @@ export default function play({ place, heading, route }) {
     }
   } });
   const submit = h("button.main", { onclick: () => (active?.chat === chat && chat ? active.abort.abort() : send()) }, "Send");
-  const column = h("div.stack.column", log, down, h("div.compose", field, submit));
+  const prompts = promptButton((text) => {
+    draft = field.value = text;
+    field.focus();
+  });
+  const column = h("div.stack.column", log, down, h("div.compose", field, prompts.button, submit));
   fill(place,
     h("div.bar.choices", heading, model, names, h("label", "as", client), theme, code, exports),
     h("div.play", h("div.stack", h("button", { onclick: () => go(href("play")) }, "New chat"), past),
@@ -293,6 +298,7 @@ export default function play({ place, heading, route }) {
       if (next.id !== (chat?.id ?? "")) open(next.id);
     },
     leave() {
+      prompts.stop();
       for (const kind of ["wheel", "touchmove", "keydown"]) removeEventListener(kind, scrolled);
     },
   };
