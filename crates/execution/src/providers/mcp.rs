@@ -23,10 +23,11 @@ mod reported_calls;
 mod resources;
 mod stdio;
 mod supervise;
+mod tasks;
 mod tools;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -191,6 +192,8 @@ struct State {
     status: Status,
     tools: Vec<Arc<ToolSpec>>,
     peer: Option<Peer<RoleClient>>,
+    /// The tools that must be called as tasks, by their own names.
+    task_tools: HashSet<String>,
     /// Whether the tool [`resources::NAME`] is toolwire's own.
     has_resource_tool: bool,
     prompts: Vec<Arc<Prompt>>,
@@ -247,7 +250,11 @@ impl Server {
             return self.resources(&peer, call).await;
         }
         let params = CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
-        self.call_tool(&peer, params, &call.reports).await.or_else(Unanswered::into_output)
+        let called = match self.state(|state| state.task_tools.contains(own_name)) {
+            true => self.call_as_task(&peer, params, &call.reports).await,
+            false => self.call_tool(&peer, params, &call.reports).await,
+        };
+        called.or_else(Unanswered::into_output)
     }
 
     /// Sends a request that belongs to a call. Dropping the future cancels it at the server.

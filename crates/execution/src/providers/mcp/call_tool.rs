@@ -1,4 +1,4 @@
-//! Makes a call: sends it, again with answers if the server asks a person, and waits for its task.
+//! Makes a call, and sends it again with answers if the server asks a person.
 
 use rmcp::{
     RoleClient,
@@ -30,23 +30,19 @@ impl Server {
             let mut request = CallToolRequest::new(params.clone());
             request.extensions.insert(reports.clone());
             match self.answer(peer, request.into()).await? {
-                ServerResult::CallToolResult(result) => return Ok(output::of(result)),
-                result if is_without_content(&result) => return Ok(output::of(CallToolResult::default())),
                 ServerResult::InputRequiredResult(required) => {
                     params.input_responses = self.input(required.input_requests.unwrap_or_default()).await?;
                     params.request_state = required.request_state;
                 }
-                ServerResult::CreateTaskResult(_) => {
-                    return Err(final_failure("The tool does not answer in the call.").into());
-                }
-                _ => return Err(not_a_result().into()),
+                ServerResult::CreateTaskResult(task) => return self.await_task(peer, &task, reports).await,
+                result => return result_of(result),
             }
         }
         Err(final_failure("The tool asks for input again and again.").into())
     }
 
     /// Asks a person what a server needs to know.
-    async fn input(&self, requests: InputRequests) -> Result<Option<InputResponses>, ToolError> {
+    pub(super) async fn input(&self, requests: InputRequests) -> Result<Option<InputResponses>, ToolError> {
         if requests.len() > MAX_QUESTIONS {
             return Err(final_failure("The tool asks for too much input."));
         }
@@ -63,8 +59,17 @@ impl Server {
     }
 }
 
+/// The output of a call whose result is complete.
+pub(super) fn result_of(result: ServerResult) -> Result<Output, Unanswered> {
+    match result {
+        ServerResult::CallToolResult(result) => Ok(output::of(result)),
+        result if is_without_content(&result) => Ok(output::of(CallToolResult::default())),
+        _ => Err(not_a_result().into()),
+    }
+}
+
 /// The error for a call that cannot be completed. The tool may have run, so the call must not be retried.
-fn final_failure(message: &str) -> ToolError {
+pub(super) fn final_failure(message: &str) -> ToolError {
     ToolError { is_retryable: false, ..failed(message) }
 }
 

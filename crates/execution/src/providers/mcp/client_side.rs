@@ -9,7 +9,8 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, CustomRequest,
         CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
-        ErrorData, FormElicitationCapability, Implementation, ListRootsResult, UrlElicitationCapability,
+        ErrorData, ExtensionCapabilities, FormElicitationCapability, Implementation, JsonObject,
+        ListRootsResult, TASKS_EXTENSION_ID, UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -50,6 +51,8 @@ impl ClientHandler for ClientSide {
             let (form, url) = (FormElicitationCapability::default(), UrlElicitationCapability::default());
             capabilities.elicitation = Some(ElicitationCapability::new().with_form(form).with_url(url));
         }
+        let tasks = (TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+        capabilities.extensions = Some(ExtensionCapabilities::from_iter([tasks]));
         ClientConfig::new(capabilities, own)
     }
 

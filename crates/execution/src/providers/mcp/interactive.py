@@ -61,6 +61,10 @@ QUESTION = {
 
 def call(params):
     name, arguments = params["name"], params.get("arguments") or {}
+    if name in ("job", "marked_job"):
+        return create_task(params) if MODE == "modern" or "task" in params else {**text("not as a task"), "isError": True}
+    if name == "cancelled":
+        return text(CANCELLED)
     if name == "capabilities":
         return text(CAPABILITIES)
     if name == "ask":
@@ -137,7 +141,62 @@ def filled(params):
     return None
 
 
-TOOLS = ["change_prompts", "capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
+# The tasks by id: how often each was looked at, and the arguments of its call.
+TASKS = {}
+CANCELLED = []
+
+
+def create_task(params):
+    """Begins a task. Its arguments say how it goes."""
+    arguments = params.get("arguments") or {}
+    id = arguments.get("id", f"task-{next(NUMBERS)}")
+    TASKS[id] = {"looks": 0, "arguments": arguments, "answers": None}
+    if MODE == "modern":
+        return {"resultType": "task", **task_state(id)}
+    return {"task": task_state(id), "ttl": params["task"]["ttl"]}
+
+
+def task_state(id):
+    task, times = TASKS[id], {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
+    arguments, looks = task["arguments"], task["looks"]
+    status = "working" if looks < arguments.get("looks", 1) else arguments.get("status", "completed")
+    state = {"taskId": id, "status": status, **times}
+    state |= {"ttlMs": None, "pollIntervalMs": 100} if MODE == "modern" else {"ttl": None, "pollInterval": 100}
+    if arguments.get("says"):
+        state["statusMessage"] = f"step {looks}"
+    if status == "input_required" and task["answers"]:
+        state["status"] = status = "completed"
+    if MODE == "modern" and status == "completed":
+        state["result"] = text(["done", task["answers"]])
+    if MODE == "modern" and status == "failed":
+        state["error"] = {"code": -32000, "message": "it went wrong"}
+    if MODE == "modern" and status == "input_required":
+        state["inputRequests"] = {"q": {"method": "elicitation/create", "params": {"mode": "form", **QUESTION}}}
+    return state
+
+
+def task(method, params):
+    id = params["taskId"]
+    if id not in TASKS:
+        return None
+    if method == "tasks/cancel":
+        CANCELLED.append(id)
+        return {"resultType": "complete"}
+    if method == "tasks/update":
+        TASKS[id]["answers"] = params["inputResponses"]
+        return {"resultType": "complete"}
+    arguments = TASKS[id]["arguments"]
+    if method == "tasks/result":
+        if arguments.get("status") == "input_required":
+            return text(["done", ask("elicitation/create", QUESTION)])
+        return {**text(["done", None]), "isError": arguments.get("status") == "failed"}
+    TASKS[id]["looks"] += 1
+    state = task_state(id)
+    state["taskId"] = arguments.get("other", id)
+    return {"resultType": "complete", **state} if MODE == "modern" else state
+
+
+TOOLS = ["cancelled", "change_prompts", "capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
 
 
 def answer(method, params):
@@ -152,9 +211,15 @@ def answer(method, params):
         return {"resultType": "complete", **supported, "ttlMs": 0, "cacheScope": "public"}
     if method == "tools/list":
         listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+        marked = {"name": "marked_job" if MODE == "modern" else "job", "execution": {"taskSupport": "required"}}
+        listed["tools"].append({**marked, "inputSchema": {"type": "object"}})
+        if MODE == "modern":
+            listed["tools"].append({"name": "job", "inputSchema": {"type": "object"}})
         return {"resultType": "complete", **listed, "ttlMs": 100000, "cacheScope": "public"}
     if method == "tools/call":
         return call(params)
+    if method.startswith("tasks/"):
+        return task(method, params)
     if method == "prompts/list":
         return {"resultType": "complete", **prompts(params), "ttlMs": 100000, "cacheScope": "public"}
     if method == "prompts/get":

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult};
+use memchr::memmem;
+use rmcp::model::{
+    ErrorCode, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult, Tool,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
@@ -14,6 +17,9 @@ const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"]
 
 /// Maximum length of a part's type when it is shown to the model, in characters.
 const MAX_KIND: usize = 32;
+
+/// The metadata of a tool that must be called as a task.
+const NEEDS_TASK: &str = "toolwire/needs-task";
 
 pub(super) const TOO_LARGE: ErrorCode = ErrorCode(-32_098);
 
@@ -64,8 +70,10 @@ pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
 /// although the tool has run. Returns `None` if the message is valid, or invalid for another reason.
 fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
     let JsonRpcMessage::Response(response) = message else { return None };
-    if matches!(response.result, ServerResult::CallToolResult(_) | ServerResult::ListToolsResult(_)) {
-        return None;
+    match response.result {
+        ServerResult::CallToolResult(_) => return None,
+        ServerResult::ListToolsResult(_) => return with_task_support(text),
+        _ => {}
     }
     let mut whole: Value = serde_json::from_slice(text).ok()?;
     for part in whole.get_mut("result")?.get_mut("content")?.as_array_mut()? {
@@ -82,6 +90,25 @@ fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMe
         JsonRpcMessage::Response(response) if matches!(response.result, ServerResult::CallToolResult(_))
     );
     is_result.then_some(message)
+}
+
+/// Whether a tool must be called as a task.
+pub(super) fn needs_task(tool: &Tool) -> bool {
+    tool.meta.as_ref().is_some_and(|meta| meta.0.contains_key(NEEDS_TASK))
+}
+
+/// Marks the tools in a list that must be called as tasks, since rmcp's type for tools does not say it. Returns `None`
+/// if no tool says how it is called.
+fn with_task_support(text: &[u8]) -> Option<ServerJsonRpcMessage> {
+    memmem::find(text, b"\"taskSupport\"")?;
+    let mut whole: Value = serde_json::from_slice(text).ok()?;
+    for tool in whole.get_mut("result")?.get_mut("tools")?.as_array_mut()? {
+        let is_required = tool.pointer("/execution/taskSupport").is_some_and(|support| support == "required");
+        if let (true, Some(tool)) = (is_required, tool.as_object_mut()) {
+            tool.insert("_meta".to_owned(), json!({NEEDS_TASK: true}));
+        }
+    }
+    serde_json::from_str(&whole.to_string()).ok()
 }
 
 /// What the start of a message reveals about it.

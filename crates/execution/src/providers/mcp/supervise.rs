@@ -201,6 +201,7 @@ impl Server {
             state.peer = Some(peer);
             state.instructions = words.filter(|words| !words.is_empty()).map(Arc::from);
             state.tools = list.specs;
+            state.task_tools = list.task_tools;
             state.has_resource_tool = list.has_resource_tool;
             state.expiry = expiry(list.ttl);
         });
@@ -274,6 +275,7 @@ impl Server {
                     state.expiry = expiry(list.ttl);
                     let has_changed = !tools::are_equal(&state.tools, &list.specs);
                     state.tools = list.specs;
+                    state.task_tools = list.task_tools;
                     state.has_resource_tool = list.has_resource_tool;
                     has_changed
                 });

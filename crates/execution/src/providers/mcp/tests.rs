@@ -99,6 +99,7 @@ mod older;
 mod progress;
 mod prompts;
 mod resources;
+mod tasks;
 
 #[tokio::test]
 async fn tools_are_listed_and_called() {

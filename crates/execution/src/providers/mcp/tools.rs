@@ -9,7 +9,7 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use super::{Options, resources};
+use super::{Options, message, resources};
 use toolwire_pipeline::wire::{json::Raw, text::boundary_upto};
 use crate::ToolSpec;
 
@@ -35,6 +35,8 @@ const MAX_NAME: usize = 128;
 #[derive(Debug)]
 pub(super) struct ToolList {
     pub(super) specs: Vec<Arc<ToolSpec>>,
+    /// The tools that must be called as tasks, by their own names.
+    pub(super) task_tools: HashSet<String>,
     /// Whether the last tool is that of [`resources`], which is not the server's own.
     pub(super) has_resource_tool: bool,
     /// How long the list is valid, if the server states it.
@@ -104,7 +106,7 @@ pub(super) async fn list(
     let has_resource_tool = resources::are_offered(peer) && !collected.names.contains(resources::NAME);
     let mut specs = collected.specs;
     specs.extend(has_resource_tool.then(|| Arc::new(resources::spec(server, options))));
-    Ok(ToolList { specs, has_resource_tool, ttl })
+    Ok(ToolList { specs, task_tools: collected.task_tools, has_resource_tool, ttl })
 }
 
 /// Prepares what a server says about its tools for the model.
@@ -126,6 +128,7 @@ fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = cha
 struct Collected {
     specs: Vec<Arc<ToolSpec>>,
     names: HashSet<String>,
+    task_tools: HashSet<String>,
     /// In bytes, so far.
     schemas: usize,
     left_out: usize,
@@ -139,6 +142,7 @@ impl Collected {
     fn add(&mut self, tool: Tool, server: &str, options: &Options) {
         let is_named =
             !tool.name.is_empty() && tool.name.len() <= MAX_NAME && !tool.name.contains(char::is_control);
+        let needs_task = message::needs_task(&tool);
         let schema = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
         let size = schema.to_string().len();
         let fits = size <= MAX_SCHEMA && self.schemas + size <= MAX_SCHEMAS && self.has_room();
@@ -147,6 +151,9 @@ impl Collected {
             return;
         }
         self.schemas += size;
+        if needs_task {
+            self.task_tools.insert(tool.name.clone().into_owned());
+        }
         let hints = tool.annotations.unwrap_or_default();
         let may_repeat = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
         let label = tool.title.or(hints.title).unwrap_or_else(|| tool.name.clone().into_owned());
