@@ -294,6 +294,7 @@ impl Server {
                 ToolError::new(ErrorCode::TooLarge, "The server of the tool sent more than it may.").into()
             }
             message::UNREADABLE => not_a_result().into(),
+            elicitation::PAGES_REQUIRED => Unanswered::Pages(Box::new(error)),
             _ => Unanswered::Said(self.plain(&error.message)),
         }
     }
@@ -316,6 +317,8 @@ impl Server {
 enum Unanswered {
     /// What the server says about the failure.
     Said(String),
+    /// A person must open pages first, which the error lists.
+    Pages(Box<ErrorData>),
     Failed(ToolError),
 }
 
@@ -330,6 +333,9 @@ impl Unanswered {
     fn into_output(self) -> Result<Output, ToolError> {
         match self {
             Self::Said(message) => Ok(Output::failed(message)),
+            Self::Pages(_) => {
+                Ok(Output::failed("The tool needs a person to open a page first, which nobody did.".to_owned()))
+            }
             Self::Failed(error) => Err(error),
         }
     }

@@ -29,7 +29,11 @@ impl Server {
         for _ in 0..=MAX_ROUNDS {
             let mut request = CallToolRequest::new(params.clone());
             request.extensions.insert(reports.clone());
-            match self.answer(peer, request.into()).await? {
+            let result = match self.answer(peer, request.into()).await {
+                Err(Unanswered::Pages(error)) if self.people.open_pages(&error).await => continue,
+                result => result?,
+            };
+            match result {
                 ServerResult::InputRequiredResult(required) => {
                     params.input_responses = self.input(required.input_requests.unwrap_or_default()).await?;
                     params.request_state = required.request_state;

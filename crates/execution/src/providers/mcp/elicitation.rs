@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use rmcp::model::{ElicitResult, ElicitationAction, MetaObject};
+use rmcp::model::{ElicitResult, ElicitationAction, ErrorCode, ErrorData, MetaObject};
 use serde_json::{Map, Value};
 use tokio::{
     sync::watch,
@@ -24,6 +24,9 @@ use crate::{
 };
 
 pub(super) const METHOD: &str = "elicitation/create";
+
+/// The error of a request that needs a person to open pages first.
+pub(super) const PAGES_REQUIRED: ErrorCode = ErrorCode(-32_042);
 
 /// Maximum number of questions that are open at a time.
 const MAX_OPEN: usize = 4;
@@ -114,6 +117,21 @@ impl People {
             Given::Declined => ElicitResult::new(ElicitationAction::Decline),
             Given::Dismissed => ElicitResult::new(ElicitationAction::Cancel),
         }
+    }
+
+    /// Asks a person to open the pages that an error lists. Returns whether all of them were opened.
+    pub(super) async fn open_pages(&self, error: &ErrorData) -> bool {
+        let pages = error.data.as_ref().and_then(|data| data.get("elicitations")).and_then(Value::as_array);
+        let Some(pages) = pages.filter(|pages| !pages.is_empty() && pages.len() <= MAX_OPEN) else {
+            return false;
+        };
+        for page in pages {
+            let is_page = page.get("mode").is_some_and(|mode| mode == "url");
+            if !is_page || self.ask(page).await.action != ElicitationAction::Accept {
+                return false;
+            }
+        }
+        true
     }
 
     async fn given(&self, params: &Value) -> Result<Given, Reason> {

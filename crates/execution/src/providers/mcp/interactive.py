@@ -88,9 +88,23 @@ def call(params):
         CHANGED.set()
         for _ in range(arguments.get("count", 1)):
             write({"method": "notifications/prompts/list_changed", "params": SUBSCRIPTION})
+    if name == "opens":
+        return opens(arguments)
     if name == "rounds":
         return rounds(params, arguments)
     return text(arguments)
+
+
+OPENED = []
+
+
+def opens(arguments):
+    """Fails until its page was opened as often as the arguments say."""
+    if len(OPENED) >= arguments["times"]:
+        return text("opened")
+    OPENED.append(1)
+    page = {"mode": "url", "message": "Sign in", "url": "https://example.org/", "elicitationId": "1"}
+    return {"error": {"code": -32042, "message": "sign in", "data": {"elicitations": arguments.get("pages", [page])}}}
 
 
 def rounds(params, arguments):
@@ -196,7 +210,7 @@ def task(method, params):
     return {"resultType": "complete", **state} if MODE == "modern" else state
 
 
-TOOLS = ["cancelled", "change_prompts", "capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
+TOOLS = ["cancelled", "opens", "change_prompts", "capabilities", "ask", "ask_one_by_one", "withdraw", "ask_later", "later", "other", "rounds", "echo"]
 
 
 def answer(method, params):
@@ -229,8 +243,9 @@ def answer(method, params):
 
 def reply(message):
     found = answer(message["method"], message.get("params") or {})
-    error = {"error": {"code": -32601, "message": "unknown method"}}
-    write({"id": message["id"], **({"result": found} if found else error)})
+    if not found or "error" not in found:
+        found = {"result": found} if found else {"error": {"code": -32601, "message": "unknown method"}}
+    write({"id": message["id"], **found})
 
 
 for line in sys.stdin:

@@ -21,6 +21,9 @@ const MAX_PAGES: usize = 10;
 
 const MAX_PROMPTS: usize = 200;
 
+/// Maximum size of all texts in the list, in bytes. Further prompts are left out.
+const MAX_LIST: usize = 1 << 20;
+
 /// Maximum number of arguments of a prompt.
 const MAX_ARGUMENTS: usize = 32;
 
@@ -41,18 +44,20 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Prompt>>, Se
     if peer.peer_info().is_none_or(|info| info.capabilities.prompts.is_none()) {
         return Ok(Vec::new());
     }
-    let (mut prompts, mut names) = (Vec::new(), HashSet::new());
+    let (mut prompts, mut names, mut size) = (Vec::new(), HashSet::new(), 0);
     let (mut cursor, mut cursors) = (None, HashSet::new());
     for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
         let page = peer.list_prompts(Some(params)).await?;
         for prompt in page.prompts.into_iter().filter_map(prompt) {
-            if prompts.len() < MAX_PROMPTS && names.insert(prompt.name.clone()) {
+            size += size_of(&prompt);
+            let has_room = prompts.len() < MAX_PROMPTS && size <= MAX_LIST;
+            if has_room && names.insert(prompt.name.clone()) {
                 prompts.push(Arc::new(prompt));
             }
         }
         match page.next_cursor {
-            Some(next) if prompts.len() < MAX_PROMPTS && cursors.insert(next.clone()) => cursor = Some(next),
+            Some(next) if prompts.len() < MAX_PROMPTS && size <= MAX_LIST && cursors.insert(next.clone()) => cursor = Some(next),
             _ => break,
         }
     }
@@ -78,6 +83,13 @@ fn prompt(prompt: ServerPrompt) -> Option<Prompt> {
         description: shown(prompt.description),
         name: prompt.name,
     })
+}
+
+/// In bytes.
+fn size_of(prompt: &Prompt) -> usize {
+    let arguments = prompt.arguments.iter();
+    let arguments = arguments.map(|argument| argument.name.len() + argument.description.len());
+    prompt.name.len() + prompt.title.len() + prompt.description.len() + arguments.sum::<usize>()
 }
 
 fn is_name(name: &str) -> bool {
@@ -109,6 +121,7 @@ impl Server {
             Ok(ServerResult::GetPromptResult(filled)) => filled,
             Ok(_) => return Err(not_a_result()),
             Err(Unanswered::Said(said)) => return Err(failed(&said)),
+            Err(Unanswered::Pages(_)) => return Err(failed("The prompt needs a page to be opened first.")),
             Err(Unanswered::Failed(error)) => return Err(error),
         };
         let covered = |text: &str| match self.host.get() {

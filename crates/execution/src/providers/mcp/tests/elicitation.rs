@@ -269,3 +269,39 @@ async fn results_that_ask_are_answered_and_the_call_is_sent_again() {
     let (error, ()) = tokio::join!(call, answer);
     assert_eq!(error.expect_err("an error").message, "The tool asks for input again and again.");
 }
+
+#[tokio::test]
+async fn call_that_needs_a_page_is_sent_again_when_it_was_opened() {
+    let attended = Attended::new(&interactive("plain")).await;
+    let call = attended.call("opens", json!({"times": 1}));
+    let (result, ()) = tokio::join!(call, attended.give(accepted(json!({}))));
+    assert_eq!(result, json!("opened"));
+    let form = json!({"message": "m", "requestedSchema": {"type": "object", "properties": {}}});
+    for pages in [json!([]), json!([5]), json!([form]), json!("x")] {
+        let output = attended.server.call("opens", json!({"times": 99, "pages": pages})).await.expect("an output");
+        assert!(output.is_error && output.content.contains("which nobody did"), "{}", output.content);
+    }
+    let call = attended.server.call("opens", json!({"times": 99}));
+    let (output, ()) = tokio::join!(call, attended.give(Given::Declined));
+    assert!(output.expect("an output").is_error);
+}
+
+#[tokio::test]
+async fn no_rule_answers_a_question_for_input() {
+    let attended = Attended::new(&interactive("plain")).await;
+    let call = attended.call("ask", json!({}));
+    let answer = async {
+        let question = attended.questions(1).await.remove(0);
+        attended.permissions.set_auto_approve(true).await.expect("kept");
+        attended.permissions.allow_all(&["s__ask".into()]).await.expect("kept");
+        let yes = crate::Answer { granted: true, remember: true, scope: crate::Scope::Global };
+        let wrong = attended.permissions.answer(&question.id, yes).await;
+        assert_eq!(wrong.expect_err("an error"), crate::AnswerError::Mismatched);
+        assert_eq!(attended.questions(1).await.first().map(Question::json), Some(question.json()));
+        attended.permissions.give(&question.id, Given::Declined).expect("an open question");
+        let late = attended.permissions.give(&question.id, Given::Dismissed);
+        assert!(matches!(late, Err(crate::AnswerError::Late(_))), "{late:?}");
+    };
+    let (result, ()) = tokio::join!(call, answer);
+    assert_eq!(result, json!([{"action": "decline"}]));
+}
