@@ -79,6 +79,10 @@ def test_page(gateway, transport):
     asked, result = answered(gateway, tool, {"action": "accept"}, url=url, message="Sign in")
     assert (asked["mode"], asked["url"], asked["message"]) == ("url", url, "Sign in")
     assert "completed" in result
+    # Instead of asking, the tool fails, and is called again.
+    asked, result = answered(gateway, tool, {"action": "accept"}, url=url, errorPath=True)
+    assert asked["mode"] == "url" and asked["url"].startswith("https://")
+    assert "prerequisite" in result.lower() or "completed" in result, result
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

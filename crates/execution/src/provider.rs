@@ -195,6 +195,7 @@ pub struct Host {
     /// Keeps the logins of servers. `None` if there is no folder for them.
     pub(crate) vault: Option<Arc<Vault>>,
     /// Puts questions to people. `None` if there is no admin API over which they could answer.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask people"))]
     pub(crate) people: Option<Arc<Permissions>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,

@@ -185,8 +185,9 @@ fn contradiction(all: &Types<Value>, kind: &str, name: &str, with: &str, without
 /// The requests and notifications of toolwire that the table does not have as such. Those that this server does not
 /// provoke are in the tests of the provider.
 fn unsent(methods: &str) -> Vec<String> {
-    let provider =
-        fs::read_to_string(crate::independent::repository::root().join(MCP).join("scripted.py")).unwrap();
+    let folder = crate::independent::repository::root().join(MCP);
+    let script = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let provider = script("scripted.py") + &script("interactive.py");
     let mut faults = Vec::new();
     for (kind, entries) in types::table(MCP).into_iter().filter(|(kind, _)| kind.ends_with("of the client")) {
         for (name, entry) in entries {
