@@ -104,7 +104,8 @@ def opens(arguments):
         return text("opened")
     OPENED.append(1)
     page = {"mode": "url", "message": "Sign in", "url": "https://example.org/", "elicitationId": "1"}
-    return {"error": {"code": -32042, "message": "sign in", "data": {"elicitations": arguments.get("pages", [page])}}}
+    data = {"elicitations": arguments.get("pages", [page])}
+    return {"refusal": {"code": -32042, "message": "sign in", "data": data}}
 
 
 def rounds(params, arguments):
@@ -243,9 +244,8 @@ def answer(method, params):
 
 def reply(message):
     found = answer(message["method"], message.get("params") or {})
-    if not found or "error" not in found:
-        found = {"result": found} if found else {"error": {"code": -32601, "message": "unknown method"}}
-    write({"id": message["id"], **found})
+    found = found or {"refusal": {"code": -32601, "message": "unknown method"}}
+    write({"id": message["id"], **({"error": found["refusal"]} if "refusal" in found else {"result": found})})
 
 
 for line in sys.stdin:
