@@ -45,17 +45,19 @@ def admin(gateway, path, body=None):
 
 
 def answered(gateway, tool, answer, **arguments):
-    """Calls a tool, answers its question, and returns the question's input and the tool's result."""
-    asked = []
+    """Calls a tool, gives all its questions the same answer, and returns the input of the first one and the tool's result."""
+    asked, has_ended = [], threading.Event()
 
     def give():
-        question = until(lambda: admin(gateway, "permissions")["questions"])[0]
-        asked.append(question["input"])
-        admin(gateway, f"permissions/{question['request_id']}", answer)
+        while not has_ended.wait(0.05):
+            for question in admin(gateway, "permissions")["questions"]:
+                asked.append(question["input"])
+                admin(gateway, f"permissions/{question['request_id']}", answer)
 
     person = threading.Thread(target=give, daemon=True)
     person.start()
     result = gateway.call(tool, **arguments)
+    has_ended.set()
     person.join(STARTING)
     return asked[0], result
 
@@ -79,10 +81,9 @@ def test_page(gateway, transport):
     asked, result = answered(gateway, tool, {"action": "accept"}, url=url, message="Sign in")
     assert (asked["mode"], asked["url"], asked["message"]) == ("url", url, "Sign in")
     assert "completed" in result
-    # Instead of asking, the tool fails, and is called again.
+    # The tool fails until another page was opened, and is called again.
     asked, result = answered(gateway, tool, {"action": "accept"}, url=url, errorPath=True)
-    assert asked["mode"] == "url" and asked["url"].startswith("https://")
-    assert "prerequisite" in result.lower() or "completed" in result, result
+    assert asked["url"] != url and "completed" in result
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
