@@ -38,7 +38,7 @@ use self::{keeping::OpenStorage, remembered_rules::RememberedRules};
 use super::{
     address::Domain,
     audit::{Audit, Subject, unix_millis},
-    question::{Answer, AnswerError, By, Given, Open, Question, Scope, Settled, Shown},
+    question::{Answer, AnswerError, By, Given, Open, Question, Scope, Settled, Shown, Unanswered},
     rules::{Asked, Permission, PermissionRule, decide},
     settings::{PermissionSettings, Unattended},
     tool::{ErrorCode, ToolError},
@@ -58,17 +58,6 @@ pub struct Permissions {
     /// Notified when the remembered rules have changed.
     changed: Arc<Notify>,
     storage: OpenStorage,
-}
-
-/// Why a question got no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unanswered {
-    #[error("nobody can be asked")]
-    Unattended,
-    #[error("too many questions are open")]
-    TooMany,
-    #[error("nobody answered in time")]
-    Late,
 }
 
 #[derive(Default)]

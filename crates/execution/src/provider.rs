@@ -14,8 +14,8 @@ use super::{
     files::ImageFiles,
     http::HttpClient,
     oauth::{Account, Vault},
-    permission::Permissions,
     prompt::{FilledPrompt, Prompt},
+    question::AskPerson,
     reports::Reports,
     runtime::Tasks,
     tool::{ErrorCode, Output, ToolError, ToolSpec},
@@ -196,7 +196,7 @@ pub struct Host {
     pub(crate) vault: Option<Arc<Vault>>,
     /// Puts questions to people. `None` if there is no admin API over which they could answer.
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask people"))]
-    pub(crate) people: Option<Arc<Permissions>>,
+    pub(crate) people: Option<Arc<dyn AskPerson>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
     /// `None` if background work ends with the runtime.
@@ -236,7 +236,7 @@ impl Host {
         Self { vault, ..self }
     }
 
-    pub(super) fn with_people(self, people: Option<Arc<Permissions>>) -> Self {
+    pub(super) fn with_people(self, people: Option<Arc<dyn AskPerson>>) -> Self {
         Self { people, ..self }
     }
 

@@ -1,6 +1,6 @@
 //! [`Question`]: asks a person whether a call may run, or for what its tool needs.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
 use tokio::{sync::watch, time::Instant};
@@ -151,6 +151,36 @@ impl Given {
         matches!(self, Self::Accepted(_))
     }
 }
+
+/// Why a question got no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unanswered {
+    #[error("nobody can be asked")]
+    Unattended,
+    #[error("too many questions are open")]
+    TooMany,
+    #[error("nobody answered in time")]
+    Late,
+}
+
+/// Puts a provider's questions for input to a person.
+pub(crate) trait AskPerson: fmt::Debug + Send + Sync {
+    /// Asks for input that the tool or the server `tool` needs. Dropping the future withdraws the question.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask for input"))]
+    fn input<'a>(
+        &'a self,
+        tool: &'a str,
+        input: &'a Input,
+        subject: Option<&'a Subject>,
+        deadline: Instant,
+    ) -> AskingPerson<'a>;
+}
+
+/// A question to a person.
+///
+/// # Errors
+/// Why there is no answer.
+pub(crate) type AskingPerson<'a> = Pin<Box<dyn Future<Output = Result<Given, Unanswered>> + Send + 'a>>;
 
 /// The calls that a remembered answer applies to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -28,6 +28,7 @@ use super::{
     inject::inject,
     permission::{Keeping, Permissions},
     provider::{Host, Provider, ProviderState},
+    question::AskPerson,
     rates::Rates,
     registry::Registry,
     running::{self, RunningProvider},
@@ -179,7 +180,7 @@ impl Execution {
                 let (audit, changed) = (Arc::clone(means.audit), Arc::clone(means.changed));
                 let host =
                     Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
-                let people = has_people.then(|| Arc::clone(means.permissions));
+                let people = has_people.then(|| Arc::clone(means.permissions) as Arc<dyn AskPerson>);
                 let host = host.with_models(models.clone()).with_people(people);
                 let host = host.with_tasks(Arc::clone(&tasks)).with_vault(vault.clone());
                 match entry.options.build(&host) {

@@ -2,21 +2,28 @@
 
 use tokio::time::Instant;
 
-use super::{Permissions, Unanswered};
+use super::Permissions;
 use crate::{
     audit::Subject,
     input::Input,
-    question::{AnswerError, By, Given, Question, Scope, Settled},
+    question::{AnswerError, AskPerson, AskingPerson, By, Given, Question, Scope, Settled, Unanswered},
     settings::Unattended,
 };
 
+impl AskPerson for Permissions {
+    fn input<'a>(
+        &'a self,
+        tool: &'a str,
+        input: &'a Input,
+        subject: Option<&'a Subject>,
+        deadline: Instant,
+    ) -> AskingPerson<'a> {
+        Box::pin(self.ask_for(tool, input, subject, deadline))
+    }
+}
+
 impl Permissions {
-    /// Asks a person for input that the tool or the server `tool` needs. Dropping the future withdraws the question.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask for input"))]
-    pub(crate) async fn input(
+    async fn ask_for(
         &self,
         tool: &str,
         input: &Input,

@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     Given, Invocation, Subject,
     input::Input,
-    permission::Permissions,
+    question::AskPerson,
     reports::{Report, Reports},
 };
 
@@ -46,7 +46,7 @@ pub(super) struct People {
     /// The name of the server.
     name: Arc<str>,
     /// `None` if there is no console in which a person could answer.
-    permissions: OnceLock<Arc<Permissions>>,
+    permissions: OnceLock<Arc<dyn AskPerson>>,
     /// The running calls.
     calls: watch::Sender<Vec<Arc<Caller>>>,
     open: AtomicUsize,
@@ -69,7 +69,7 @@ impl People {
     }
 
     /// Lets questions be answered by whoever answers those of `permissions`.
-    pub(super) fn answer_by(&self, permissions: Arc<Permissions>) {
+    pub(super) fn answer_by(&self, permissions: Arc<dyn AskPerson>) {
         // Called once.
         let _ = self.permissions.set(permissions);
     }

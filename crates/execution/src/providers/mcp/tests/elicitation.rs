@@ -32,7 +32,7 @@ impl Attended {
         let settings = PermissionSettings { ask_timeout, ..PermissionSettings::default() };
         let permissions = Permissions::new(settings, Arc::clone(&audit), Keeping::File(None));
         let permissions = Arc::new(permissions);
-        let host = Host::detached("s").with_people(Some(Arc::clone(&permissions)));
+        let host = Host::detached("s").with_people(Some(Arc::clone(&permissions) as _));
         let provider = options.build(&host).expect("a provider");
         Arc::clone(&provider).start(&host);
         let server = Started(provider);
