@@ -63,6 +63,8 @@ pub struct ExecutionSettings {
     pub audit: Option<PathBuf>,
     /// Encrypts the logins of servers. `None` for a key in a file beside them.
     pub login_key: Option<SecretString>,
+    /// The state folder that has the logins, if it is not that of the configuration.
+    pub login_dir: Option<PathBuf>,
     pub providers: Vec<ProviderEntry>,
     /// Rules by tool name. Names may end with `*`.
     pub tools: HashMap<String, ToolRules>,
@@ -85,7 +87,8 @@ impl ExecutionSettings {
 
     /// The logins of servers in the state folder, if there is one.
     pub fn vault(&self, state_dir: Option<&Path>) -> Option<Arc<Vault>> {
-        state_dir.map(|folder| Arc::new(Vault::new(folder, self.login_key.clone())))
+        let folder = self.login_dir.as_deref().or(state_dir)?;
+        Some(Arc::new(Vault::new(folder, self.login_key.clone())))
     }
 
     /// The accounts at all servers that may need a login, for a program that does not start them.
@@ -149,6 +152,7 @@ impl Default for ExecutionSettings {
             permissions: PermissionSettings::default(),
             audit: None,
             login_key: None,
+            login_dir: None,
             providers: Vec::new(),
             tools: HashMap::new(),
             proxies: Proxies::One(None),

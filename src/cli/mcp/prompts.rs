@@ -109,9 +109,9 @@ fn started(mut config: Config, name: Option<&str>) -> Result<Arc<Started>, Faile
         }
     }
     settings.audit = None;
+    settings.login_dir = config.state_dir.take();
     config.execution = Some(Arc::new(settings));
-    // A server that is running may use it.
-    config.state_dir = None;
+    // The rest of the state may be in use by a server that is running, and nothing is served over HTTP.
     config.listen.clear();
     let server = Server::bind(Arc::new(config), None)?;
     Ok(server.execution().ok_or("there are no hosted tools")?)
@@ -127,7 +127,7 @@ async fn ready(provider: &dyn Provider) -> Result<(), String> {
         match status.state {
             ProviderState::Ready => return Ok(()),
             ProviderState::Starting => sleep(PAUSE).await,
-            ProviderState::Restarting | ProviderState::Failed => {
+            ProviderState::Restarting | ProviderState::Failed | ProviderState::NeedsLogin => {
                 return Err(status.reason.unwrap_or_default());
             }
         }
