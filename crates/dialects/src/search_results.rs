@@ -1,4 +1,4 @@
-//! Reads the results of web searches.
+//! Reads the results of tools that search the web and read pages.
 
 use std::borrow::Cow;
 
@@ -32,6 +32,32 @@ pub fn citations(content: &str) -> impl Iterator<Item = Annotation<'static>> {
         title: Cow::Owned(title),
         span: (0, 0),
     })
+}
+
+/// The page in the result of a tool that reads pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ReadPage {
+    pub(super) url: String,
+    pub(super) title: Option<String>,
+    pub(super) text: String,
+}
+
+/// The page in the result `content`. Text in another form is that of a page without an address.
+pub(super) fn read_page(content: &str) -> ReadPage {
+    let result = serde_json::from_str::<Value>(content).unwrap_or_default();
+    let text = |key: &str| {
+        result.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    match text("content") {
+        Some(read) => ReadPage { url: text("url").unwrap_or_default(), title: text("title"), text: read },
+        None => ReadPage { url: text("url").unwrap_or_default(), title: None, text: content.to_owned() },
+    }
+}
+
+/// The code of the failure in the result of a tool that toolwire ran.
+pub(super) fn failure_code(content: &str) -> Option<String> {
+    let result = serde_json::from_str::<Value>(content).ok()?;
+    Some(result.get("error")?.get("code")?.as_str()?.to_owned())
 }
 
 fn page(page: &Value) -> Option<Page> {

@@ -20,10 +20,12 @@ use super::{
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
     media::{kept, without_base64},
-    provider::{GivenUp, Invocation},
+    provider::{GivenUp, Hosts, Invocation},
     question::Shown,
     registry::Hosted,
     reports::{Late, Report, Reports, within as within_limits},
+    rules::Permission,
+    settings::ToolRules,
     shrink::shrink,
     tool::{ErrorCode, Output, ToolError},
     turn::{Finished, HostedTurn, too_large},
@@ -115,7 +117,9 @@ impl HostedCall {
     async fn found(&self) -> Result<(Arc<Output>, bool), ToolError> {
         self.permitted().await?;
         let execution = &self.turn.execution;
-        let Some(ttl) = self.hosted.rules.cache.ttl(self.hosted.spec.is_idempotent) else {
+        let options = self.turn.options_of(&self.hosted);
+        let ttl = self.hosted.rules.cache.ttl(self.hosted.spec.is_idempotent);
+        let Some(ttl) = ttl.filter(|_| options.is_none_or(|options| !options.is_fresh)) else {
             return Ok((Arc::new(self.attempts().await?), false));
         };
         let key = CacheKey {
@@ -123,7 +127,9 @@ impl HostedCall {
             provider: Arc::clone(&self.hosted.provider_name),
             mark: execution.mark_of(&self.hosted.provider_name),
             tool: Arc::clone(&self.hosted.name),
-            arguments: self.canonical.clone(),
+            // The client's options are part of what is asked.
+            arguments: options
+                .map_or_else(|| self.canonical.clone(), |options| format!("{} {options:?}", self.canonical)),
         };
         let (output, is_cached) = execution.cache().get_or_run(key, ttl, self.attempts()).await?;
         if is_cached {
@@ -133,9 +139,11 @@ impl HostedCall {
         Ok((output, is_cached))
     }
 
-    /// Checks the call's domain against the tool's rules, and the call itself against the permissions.
+    /// Checks the call's URL against the tool's rules and the client's request, and the call itself against the permissions.
     async fn permitted(&self) -> Result<(), ToolError> {
         let rules = &self.hosted.rules;
+        let url = self.hosted.url_argument().and_then(|argument| self.arguments.get(argument)?.as_str());
+        self.turn.check_page(&self.hosted, url)?;
         if self.hosted.is_url_unknown() {
             let message = "The rules limit the domains of this tool, but not which argument has its URL (`url_argument`).";
             return Err(ToolError::new(ErrorCode::BlockedUrl, message));
@@ -153,6 +161,17 @@ impl HostedCall {
         permissions.check(&asked, shown, Some(&self.subject), self.turn.deadline).await
     }
 
+    /// The hosts that the rules admit for this call, so that a redirect cannot lead to another one.
+    fn hosts(&self) -> Hosts {
+        let (hosted, asker) = (self.hosted.clone(), self.turn.asker.clone());
+        let permissions = Arc::clone(self.turn.execution.permissions());
+        Hosts::new(move |host| {
+            let ToolRules { allow_domains, deny_domains, .. } = &hosted.rules;
+            address::is_admitted(host, allow_domains, deny_domains)
+                && permissions.configured(&asker.asked(&hosted, Some(host))) == Permission::Allow
+        })
+    }
+
     /// Runs the call, and retries it after failures if that is safe.
     async fn attempts(&self) -> Result<Output, ToolError> {
         let execution = &self.turn.execution;
@@ -168,6 +187,8 @@ impl HostedCall {
             deadline: self.turn.deadline,
             given_up: GivenUp::default(),
             reports: Reports::default(),
+            options: self.turn.options_of(&self.hosted).cloned().unwrap_or_default(),
+            hosts: self.hosts(),
         };
         let mut attempt = 1;
         loop {

@@ -279,6 +279,8 @@ mod tests {
             subject: Default::default(),
             given_up: Default::default(),
             reports: Default::default(),
+            options: Default::default(),
+            hosts: Default::default(),
         }
     }
 

@@ -44,7 +44,7 @@ pub struct HttpClient {
     proxies: Arc<Proxies>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Download<'a> {
     pub(crate) url: &'a str,
     /// Headers for this server. They are not sent to other servers after a redirect.
@@ -53,6 +53,8 @@ pub(crate) struct Download<'a> {
     pub(crate) max_body: usize,
     /// Accepted content types, such as `image/png`, or `text/` for all text types. If empty, any type is accepted.
     pub(crate) content_types: &'a [&'a str],
+    /// Whether a redirect to this address is followed. If `None`, all are.
+    pub(crate) admits: Option<&'a (dyn Fn(&Url) -> bool + Sync)>,
 }
 
 /// Why there is no response. The message may name the server, so it is only for the log.
@@ -73,6 +75,9 @@ pub enum HttpError {
     /// There are too many redirects, or one without a valid target.
     #[error("the redirects do not end")]
     Redirect,
+    /// A redirect leads to an address that the caller does not admit.
+    #[error("a redirect leads to another address")]
+    Elsewhere(Url),
     #[error("HTTP status {0}")]
     Status(StatusCode),
 }
@@ -87,13 +92,13 @@ impl From<HttpError> for ToolError {
                 Self::new(ErrorCode::ProviderError, "The connection to the server broke off.")
             }
             HttpError::TooLarge => Self::new(ErrorCode::TooLarge, "The server's response is too large."),
-            HttpError::ContentType => Self {
-                is_retryable: false,
-                ..Self::new(
-                    ErrorCode::ProviderError,
-                    "The server's response is of another type than expected.",
-                )
-            },
+            HttpError::ContentType => Self::new(
+                ErrorCode::UnsupportedContent,
+                "The server's response is of another type than expected.",
+            ),
+            HttpError::Elsewhere(_) => {
+                Self::new(ErrorCode::BlockedUrl, "The page redirects to an address that is not allowed.")
+            }
             HttpError::Redirect => Self {
                 is_retryable: false,
                 ..Self::new(ErrorCode::ProviderError, "The server redirects without end.")
@@ -144,7 +149,8 @@ impl HttpClient {
         collected(self.exchange(request).await?, max_body).await
     }
 
-    /// Downloads a page or file. Follows up to five redirects, each of which is checked like the initial URL.
+    /// Downloads a page or file. Follows up to five redirects, each of which is checked like the initial URL. The
+    /// response has its [`Url`] as an extension.
     ///
     /// # Errors
     /// Why there is no response.
@@ -166,11 +172,16 @@ impl HttpClient {
                 if response.status().is_success() {
                     check_content(response.headers(), download.content_types)?;
                 }
-                return collected(response, download.max_body).await;
+                let mut response = collected(response, download.max_body).await?;
+                response.extensions_mut().insert(url);
+                return Ok(response);
             };
             let next = redirected(&url, location)?;
             if let Some(rules) = &self.rules {
                 rules.check_url(&next)?;
+            }
+            if download.admits.is_some_and(|admits| !admits(&next)) {
+                return Err(HttpError::Elsewhere(next));
             }
             if next.origin() != url.origin() {
                 headers.clear();

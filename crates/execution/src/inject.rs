@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     asker::Asker,
+    client_options::SEARCH_OPTIONS,
     engines::narrowed,
     intent::{Intent, Needs, plain},
     permission::Permissions,
@@ -26,6 +27,9 @@ const MAX_READ: usize = 8;
 
 /// Maximum size of what all servers say in one request, in bytes. Further servers are left out.
 const MAX_WORDS: usize = 32 << 10;
+
+/// The hosted tool for which Chat Completions has [`SEARCH_OPTIONS`].
+const SEARCH: &str = "web_search";
 
 /// Prefix that [`Clash::Prefix`] adds to a hosted tool's name.
 const PREFIX: &str = "hosted__";
@@ -143,7 +147,7 @@ fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
 }
 
 /// Whether the server tool `kind` is equivalent to the hosted tool.
-fn is_same(kind: &ServerTool, hosted: &Hosted) -> bool {
+pub(super) fn is_same(kind: &ServerTool, hosted: &Hosted) -> bool {
     kind.is(&hosted.name) || hosted.spec.aliases.iter().any(|alias| kind.is(alias))
 }
 
@@ -179,10 +183,13 @@ fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) 
     }
 }
 
-/// Removes the client's tools and the server tools that the hosted tool replaces.
+/// Removes the client's tools, the server tools and the search options that the hosted tool replaces.
 fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
     if name != &*hosted.name {
         return;
+    }
+    if name == SEARCH {
+        conversation.rest.remove(SEARCH_OPTIONS);
     }
     conversation.tools.retain(|tool| tool.name != name);
     conversation.custom_tools.remove(name);
@@ -214,11 +221,11 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
         }
         _ => false,
     };
-    let has_options = conversation.rest.get("web_search_options").is_some_and(|options| !options.is_null());
+    let has_options = conversation.rest.get(SEARCH_OPTIONS).is_some_and(|options| !options.is_null());
     is_chosen
         || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
         || conversation.tools.iter().any(|tool| tool.name == *hosted.name)
-        || (&*hosted.name == "web_search" && has_options)
+        || (&*hosted.name == SEARCH && has_options)
 }
 
 /// The turns after the model's last answer without calls. Tools that were asked for or called in these turns stay

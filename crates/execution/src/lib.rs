@@ -23,6 +23,7 @@ mod arguments;
 mod asker;
 mod cache;
 mod call;
+mod client_options;
 mod connect;
 mod deferred_turns;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod engines;
 mod inject;
 mod input;
 mod intent;
+mod known_pages;
 mod media;
 pub mod permission;
 mod process;

@@ -11,6 +11,7 @@ use super::{
     Registrations,
     ask::{Ask, Payer},
     audit::{Audit, AuditEvent, Subject, unix_millis},
+    client_options::ClientOptions,
     files::ImageFiles,
     http::HttpClient,
     oauth::{Account, Vault},
@@ -165,6 +166,29 @@ pub struct Invocation {
     pub(crate) given_up: GivenUp,
     /// Receives reports of how far the call is. Shared by all attempts.
     pub(crate) reports: Reports,
+    /// What the client's declaration of the tool says about its calls.
+    pub(crate) options: Arc<ClientOptions>,
+    /// Which hosts the rules admit without a question.
+    pub(crate) hosts: Hosts,
+}
+
+type Admission = dyn Fn(&str) -> bool + Send + Sync;
+
+/// Decides which hosts a call may reach. By default, all.
+#[derive(Clone, Default)]
+pub(crate) struct Hosts(Option<Arc<Admission>>);
+
+toolwire_pipeline::wire::debug_fields!(Hosts {});
+
+impl Hosts {
+    pub(crate) fn new(admits: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(admits)))
+    }
+
+    /// Whether the call may reach `host`, in the form that [`comparable`](super::address::comparable) returns.
+    pub(crate) fn admit(&self, host: &str) -> bool {
+        self.0.as_ref().is_none_or(|admits| admits(host))
+    }
 }
 
 /// Names of engines whose failures a retry cannot fix.

@@ -21,11 +21,13 @@ use super::{
     asker::Asker,
     audit::Audit,
     cache::Cache,
+    client_options::TurnOptions,
     deferred_turns::DeferredTurns,
     engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     inject::inject,
+    known_pages::KnownPages,
     permission::{Keeping, Permissions},
     provider::{Host, Provider, ProviderState},
     question::AskPerson,
@@ -395,9 +397,16 @@ impl Execution {
     ) -> Option<HostedTurn> {
         let snapshot = self.registry.snapshot();
         let clash = self.settings.clash;
+        let mut options = TurnOptions::of(conversation, &snapshot);
         let offered = inject(conversation, &snapshot, unserved, clash, &self.permissions, &asker);
-        let is_offered = !offered.is_empty();
-        is_offered.then(|| HostedTurn::new(Arc::clone(self), snapshot, Some(offered), asker))
+        if offered.is_empty() {
+            return None;
+        }
+        let mut tools = offered.values().filter_map(|place| snapshot.tools().get(*place));
+        if tools.any(|hosted| hosted.spec.reads_known_pages) {
+            options.pages = Some(Arc::new(KnownPages::of(&conversation.turns)));
+        }
+        Some(HostedTurn::new(Arc::clone(self), snapshot, Some(offered), asker).with(options))
     }
 }
 

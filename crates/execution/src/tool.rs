@@ -27,6 +27,8 @@ pub struct ToolSpec {
     pub is_idempotent: bool,
     /// The argument that contains a call's URL, if there is one. Rules can depend on its domain.
     pub(crate) url_argument: Option<&'static str>,
+    /// Whether a model may only use URLs that its conversation contains.
+    pub(crate) reads_known_pages: bool,
     /// Time limit for a call.
     pub timeout: Duration,
     /// Default rate limit per client.
@@ -45,6 +47,7 @@ impl Default for ToolSpec {
             parameters: Raw::from(json!({"type": "object", "properties": {}})),
             is_idempotent: false,
             url_argument: None,
+            reads_known_pages: false,
             timeout: Duration::from_secs(60),
             rate_limit: None,
         }
@@ -177,6 +180,8 @@ pub enum ErrorCode {
     AuthFailed,
     /// The URL may not be reached.
     BlockedUrl,
+    /// The page has a content that cannot be read as text.
+    UnsupportedContent,
     /// The provider refused the content.
     ContentPolicy,
     /// The result, or all results of the turn together, are too large.

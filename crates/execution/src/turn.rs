@@ -1,6 +1,7 @@
 //! [`HostedTurn`]: the hosted tools of one client request.
 
 mod described;
+mod uses;
 
 use std::{
     collections::HashMap,
@@ -22,6 +23,7 @@ use super::{
     asker::Asker,
     audit::{AuditEvent, CallRecord, Subject},
     call::HostedCall,
+    client_options::TurnOptions,
     deferred_turns::Record,
     inject::Offered,
     media::{MAX_COUNT, MAX_FILES, MediaFile},
@@ -55,6 +57,8 @@ pub struct HostedTurn {
     /// `None` if all tools of the snapshot are available by their own names.
     offered: Option<Offered>,
     pub(super) asker: Asker,
+    /// What the client's request says about the tools.
+    options: TurnOptions,
     pub(super) deadline: Instant,
     /// Permits for running calls.
     pub(super) running: Semaphore,
@@ -133,6 +137,7 @@ impl HostedTurn {
             snapshot,
             offered,
             asker,
+            options: TurnOptions::default(),
             deadline,
             running,
             state: Mutex::default(),
@@ -140,12 +145,19 @@ impl HostedTurn {
         }
     }
 
+    /// The same tools, with what the client's request says about them.
+    #[must_use]
+    pub(super) fn with(self, options: TurnOptions) -> Self {
+        Self { options, ..self }
+    }
+
     /// The same tools for another request of a response, in which those of `earlier` have run: they share its limits.
     #[must_use]
     pub fn after(&self, earlier: &Self) -> Self {
         let (execution, snapshot) = (Arc::clone(&self.execution), Arc::clone(&self.snapshot));
         let new = Self::new(execution, snapshot, self.offered.clone(), self.asker.clone());
-        Self { deadline: earlier.deadline, state: Mutex::new(earlier.state.lock().clone()), ..new }
+        let options = self.options.clone();
+        Self { options, deadline: earlier.deadline, state: Mutex::new(earlier.state.lock().clone()), ..new }
     }
 
     /// The pipeline's rules for hosted calls.
@@ -219,33 +231,6 @@ impl HostedTurn {
 
     pub fn visibility(&self) -> Visibility {
         self.execution.settings().visibility
-    }
-
-    /// The setting whose limit is reached, if any. The next hop may then not call hosted tools, so the model must
-    /// answer without them.
-    pub fn exhausted_limit(&self) -> Option<&'static str> {
-        let state = self.state.lock();
-        let settings = self.execution.settings();
-        let limits = [
-            ("max_rounds", state.rounds >= settings.max_rounds),
-            ("max_calls", state.calls >= settings.max_calls),
-            ("max_results", state.bytes >= settings.max_results),
-            ("deadline", Instant::now() >= self.deadline),
-        ];
-        limits.into_iter().find_map(|(name, is_reached)| is_reached.then_some(name))
-    }
-
-    /// The names of the tools that may not be called again in this turn.
-    pub fn exhausted(&self) -> Vec<&str> {
-        let state = self.state.lock();
-        let is_exhausted = |hosted: &Hosted| {
-            let uses = state.uses.get(&hosted.name).copied().unwrap_or(0);
-            hosted.rules.max_uses.is_some_and(|most| uses >= most)
-        };
-        let offered = self.offered.iter().flatten();
-        let exhausted =
-            offered.filter(|(_, place)| self.snapshot.tools().get(**place).is_some_and(is_exhausted));
-        exhausted.map(|(name, _)| name.as_str()).collect()
     }
 
     /// The tool that the model calls by this name, in any spelling.
@@ -387,7 +372,7 @@ impl HostedTurn {
         let (arguments, domain) = arguments?;
         let uses = state.uses.entry(Arc::clone(&hosted.name)).or_default();
         *uses += 1;
-        if let Some(most) = hosted.rules.max_uses.filter(|most| *uses > *most) {
+        if let Some(most) = self.max_uses(hosted).filter(|most| *uses > *most) {
             let message = format!("This tool may be called {most} times in one response.");
             return Err(ToolError::new(ErrorCode::MaxUses, message));
         }
@@ -457,6 +442,9 @@ impl HostedTurn {
             ..Output::default()
         });
         let Output { content, summary, details, images, media, is_error } = output;
+        if let Some(pages) = self.options.pages.as_ref().filter(|_| !is_error) {
+            pages.add_result(&content, &call.arguments);
+        }
         state.bytes += content.len();
         drop(state);
         let arguments = match call.arguments.trim() {

@@ -29,3 +29,4 @@ mod tool_search_servers;
 mod traced;
 mod vision;
 mod watched;
+mod web_fetch;

@@ -52,7 +52,13 @@ fn through(address: SocketAddr) -> Arc<Proxies> {
 }
 
 fn download(url: &str) -> Download<'_> {
-    Download { url, headers: HeaderMap::new(), max_body: 100, content_types: &["text/", "application/json"] }
+    Download {
+        url,
+        headers: HeaderMap::new(),
+        max_body: 100,
+        content_types: &["text/", "application/json"],
+        admits: None,
+    }
 }
 
 #[tokio::test]

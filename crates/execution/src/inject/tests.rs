@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::*;
 use crate::{
     ExecutionSettings, HostedTurn, Intent, Permission, PermissionRule, ToolRules,
@@ -322,4 +324,25 @@ fn calls_by_an_alias_are_hosted_unless_the_client_has_a_tool_of_this_name() {
         assert_eq!(conversation.tools.len(), 2);
         assert!(turn.tool("web-search").is_some() && turn.tool("search").is_none());
     });
+}
+
+#[test]
+fn search_options_are_replaced_by_the_hosted_search() {
+    let options = |options: Value| Conversation {
+        turns: vec![user("hello")],
+        rest: Rest::new("chat", [("web_search_options".to_owned(), options)].into_iter().collect()),
+        ..Conversation::default()
+    };
+    let mut conversation = options(json!({"search_context_size": "low"}));
+    let turn = offered(selective(), &mut conversation).unwrap();
+    assert!(!conversation.rest.contains("web_search_options"));
+    let hosted = turn.tool("web_search").unwrap();
+    assert!(turn.options_of(hosted).unwrap().wants_few);
+    // Without a hosted search, the upstream gets them.
+    let off = ToolRules { injection: Injection::Off, ..ToolRules::default() };
+    let settings =
+        ExecutionSettings { tools: [("web_search".to_owned(), off)].into(), ..ExecutionSettings::default() };
+    let mut conversation = options(json!({}));
+    offered(settings, &mut conversation);
+    assert!(conversation.rest.contains("web_search_options"));
 }

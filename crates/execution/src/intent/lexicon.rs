@@ -108,7 +108,7 @@ impl Needs {
     pub(crate) fn include(self, tool: &str) -> bool {
         match tool {
             "web_search" => self.search,
-            "scrape" => self.page,
+            "scrape" | "web_fetch" => self.page,
             "generate_images" => self.image,
             _ => false,
         }

@@ -80,6 +80,7 @@ kinds! {
     Command "command": command;
     Serper "serper": serper;
     Search "search": search;
+    Fetch "fetch": fetch;
     Registered "http": registered;
     Images "images": images;
     #[cfg(feature = "mcp")]

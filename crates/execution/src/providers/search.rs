@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec,
     ask::{Ask, Purpose, Question},
+    client_options::ClientOptions,
     engines::{cleaned, recency},
     providers::Fault,
 };
@@ -82,6 +83,18 @@ impl Options {
     }
 }
 
+/// What the client's declaration says about searches, for the model that is asked.
+fn wishes(options: &ClientOptions) -> String {
+    let [allowed, blocked] = options.lists();
+    let lists = [("Use only pages of these sites", allowed), ("Use no pages of these sites", blocked)];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    let mut wishes: String = lists.map(|(wish, list)| format!("\n\n{wish}: {}", list.join(", "))).collect();
+    if let Some(location) = &options.location {
+        wishes.extend(["\n\nThe user is here: ", &location.name]);
+    }
+    wishes
+}
+
 #[derive(Debug)]
 struct ModelSearch {
     options: Options,
@@ -120,7 +133,7 @@ impl ModelSearch {
         };
         let turns = vec![
             Turn::text(Role::System, self.options.instructions.as_str()),
-            Turn::text(Role::User, format!("{query}{age}")),
+            Turn::text(Role::User, format!("{query}{age}{}", wishes(&call.options))),
         ];
         let question = Question::new(
             &self.options.model,
@@ -134,7 +147,9 @@ impl ModelSearch {
             ToolError::from(failure)
         })?;
         let is_page = |url: &str| {
-            url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            url::Url::parse(url).is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https") && url.has_host() && call.options.admits(&url)
+            })
         };
         let results = answer.citations.iter().filter(|page| is_page(&page.url)).map(|page| {
             let title = if page.title.is_empty() { &page.url } else { &page.title };

@@ -176,10 +176,10 @@ impl Provider for Serper {
 
 impl Serper {
     async fn search(&self, vertical: Vertical, call: &Invocation) -> Result<Output, ToolError> {
-        let question = question::read(&call.arguments, &self.options)?;
+        let question = question::read(&call.arguments, &self.options, &call.options)?;
         let response =
             self.ask(&self.address(vertical.path()), &question.body(vertical, &self.options)).await?;
-        let found = answer::found(response, vertical, &question, |url| self.is_wanted(url))?;
+        let found = answer::found(response, vertical, &question, |url| self.is_wanted(url) && call.options.admits(url))?;
         self.seen.add(call.client, found.urls());
         Ok(found.output(&self.host.name, &question.query))
     }

@@ -1,6 +1,6 @@
 //! Recognises calls that toolwire or the upstream ran in the history that a client sends back.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::blocks::compact;
 use crate::{
@@ -33,6 +33,14 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
             let id = id("tool_use_id")?;
             Some(Part::Result(CallOutput { id, name: String::new(), content, is_error }))
         }
+        "web_fetch_tool_result" => {
+            let content = block.get("content").map(|content| content.to_value()).unwrap_or_default();
+            let error = content.get("error_code").and_then(Value::as_str);
+            let is_error = error.is_some();
+            let content =
+                error.map_or_else(|| read_page(&content), |code| format!("The page was not read: {code}"));
+            Some(Part::Result(CallOutput { id: id("tool_use_id")?, name: String::new(), content, is_error }))
+        }
         "web_search_tool_result" | "mcp_tool_result" => {
             let id = id("tool_use_id")?;
             let is_marked = block.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
@@ -53,6 +61,13 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
         }
         _ => None,
     }
+}
+
+/// A page that was read, in the form in which the tool returned it.
+fn read_page(result: &Value) -> String {
+    let text = |path: &str| result.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let (title, text, url) = (text("/content/title"), text("/content/source/data"), text("/url"));
+    json!({"ok": true, "title": title, "url": url, "content": text}).to_string()
 }
 
 /// The known members of the pages in a search result, as JSON.

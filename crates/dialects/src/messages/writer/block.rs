@@ -8,17 +8,19 @@ use crate::{
     event::{Annotation, Finish, Opaque, ServerCall, Usage, Warning},
     messages::toolsets::TOOLSET_NAME,
     opaque::carried,
-    search_results::{Page, pages},
+    search_results::{Page, failure_code, pages, read_page},
     summary::SummaryText,
     tool_searches::is_search_of_messages,
 };
 
-/// The kinds of blocks that show calls run by the upstream or by toolwire. Searches have their own blocks in this
-/// API; any other tool is shown as a tool from an MCP server, whose results are text
+/// The kinds of blocks that show calls run by the upstream or by toolwire. Searches and tools that read pages have their
+/// own blocks in this API; any other tool is shown as a tool from an MCP server, whose results are text
 /// (docs/protocols/messages.md#server-tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hosted {
     Search,
+    /// Reads a page.
+    Fetch,
     /// A search for tools.
     ToolSearch,
     Other,
@@ -35,15 +37,16 @@ pub(super) fn client_call(id: &str, name: &str, namespaced: &[Namespaced], input
 }
 
 impl Hosted {
-    /// The number of web searches, 0 or 1, that a call is.
-    pub(super) fn searches(self) -> u64 {
-        u64::from(self == Self::Search)
+    /// The call as a count.
+    pub(super) fn count(self) -> ToolCounts {
+        ToolCounts { searches: u64::from(self == Self::Search), fetches: u64::from(self == Self::Fetch) }
     }
 
     /// The kind of block for the tool `name`.
     pub(super) fn of(name: &str) -> Self {
         match name {
             "web_search" => Self::Search,
+            "web_fetch" => Self::Fetch,
             name if is_search_of_messages(name) => Self::ToolSearch,
             _ => Self::Other,
         }
@@ -51,7 +54,7 @@ impl Hosted {
 
     fn prefix(self) -> &'static str {
         match self {
-            Self::Search | Self::ToolSearch => "srvtoolu",
+            Self::Search | Self::Fetch | Self::ToolSearch => "srvtoolu",
             Self::Other => "mcptoolu",
         }
     }
@@ -59,7 +62,7 @@ impl Hosted {
     /// The block of a call to the tool `name` of `server`.
     pub(super) fn call(self, id: &str, (name, server): (&str, &str), input: Value) -> Value {
         match self {
-            Self::Search | Self::ToolSearch => {
+            Self::Search | Self::Fetch | Self::ToolSearch => {
                 json!({"type": "server_tool_use", "id": id, "name": name, "input": input})
             }
             Self::Other => json!({
@@ -77,6 +80,9 @@ impl Hosted {
             Self::Search => {
                 let content = if is_error { search_error(content) } else { found(content) };
                 json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
+            }
+            Self::Fetch => {
+                json!({"type": "web_fetch_tool_result", "tool_use_id": id, "content": fetched(content, is_error)})
             }
             Self::ToolSearch => {
                 let content = found_tools(content, is_error);
@@ -107,9 +113,51 @@ pub(super) const SERVER_NAME: &str = "upstream";
 fn search_error(content: &str) -> Value {
     let kind = "web_search_tool_result_error";
     let given = serde_json::from_str::<Value>(content).ok();
-    given
-        .filter(|error| error.get("type").is_some_and(|given| given == kind))
-        .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
+    given.filter(|error| error.get("type").is_some_and(|given| given == kind)).unwrap_or_else(|| {
+        let code = match failure_code(content).as_deref() {
+            Some("invalid_arguments") => "invalid_tool_input",
+            Some("max_uses" | "max_calls" | "max_rounds") => "max_uses_exceeded",
+            Some("rate_limited") => "too_many_requests",
+            _ => "unavailable",
+        };
+        json!({"type": kind, "error_code": code})
+    })
+}
+
+/// The page that was read, or the error. If they came from Anthropic's servers, they are already in the API's format.
+fn fetched(content: &str, is_error: bool) -> Value {
+    let given = serde_json::from_str::<Value>(content).ok();
+    let is_own = |value: &Value| {
+        let kind = value.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| kind.starts_with("web_fetch_"))
+    };
+    if let Some(given) = given.filter(is_own) {
+        return given;
+    }
+    if is_error {
+        let code = match failure_code(content).as_deref() {
+            Some("invalid_arguments") => "invalid_tool_input",
+            Some("blocked_url" | "permission_denied" | "permission_timeout") => "url_not_allowed",
+            Some("unsupported_content") => "unsupported_content_type",
+            Some("max_uses" | "max_calls" | "max_rounds" | "loop") => "max_uses_exceeded",
+            Some("rate_limited") => "too_many_requests",
+            Some("provider_error" | "timeout" | "too_large") => "url_not_accessible",
+            _ => "unavailable",
+        };
+        return json!({"type": "web_fetch_tool_result_error", "error_code": code});
+    }
+    let page = read_page(content);
+    json!({
+        "type": "web_fetch_result",
+        "url": page.url,
+        "content": {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": page.text},
+            "title": page.title,
+            "citations": null,
+        },
+        "retrieved_at": null,
+    })
 }
 
 /// The pages in the result of a search. Pages from Anthropic's servers stay unchanged, because their
@@ -193,10 +241,24 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts, together with other fields if the upstream speaks this dialect, and the number of web searches. The
+/// How often the client's tools that servers run were called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ToolCounts {
+    searches: u64,
+    fetches: u64,
+}
+
+impl ToolCounts {
+    pub(super) fn add(&mut self, more: Self) {
+        self.searches += more.searches;
+        self.fetches += more.fetches;
+    }
+}
+
+/// Token counts, together with other fields if the upstream speaks this dialect, and the number of server calls. The
 /// API requires the two main counts, so missing counts are sent as 0. The API's `input_tokens` does not include
 /// cached tokens.
-pub(super) fn usage(usage: Option<&Usage>, searches: u64) -> Value {
+pub(super) fn usage(usage: Option<&Usage>, calls: ToolCounts) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {
         let cache = usage.cached.unwrap_or(0).saturating_add(usage.cache_written.unwrap_or(0));
@@ -223,15 +285,18 @@ pub(super) fn usage(usage: Option<&Usage>, searches: u64) -> Value {
             object.insert(key.to_owned(), count.into());
         }
     }
-    if let (Some(object), 1..) = (object.as_object_mut(), searches) {
-        object.entry("server_tool_use").or_insert_with(|| json!({"web_search_requests": searches}));
+    let counts = [("web_search_requests", calls.searches), ("web_fetch_requests", calls.fetches)];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let counts: Map<_, _> = counts.map(|(key, count)| (key.to_owned(), count.into())).collect();
+    if let Some(object) = object.as_object_mut().filter(|_| !counts.is_empty()) {
+        object.entry("server_tool_use").or_insert_with(|| counts.into());
     }
     object
 }
 
-/// The number of web searches, 0 or 1, that `call` is the start of.
-pub(super) fn searches(call: &ServerCall<'_>) -> u64 {
-    call.arguments.as_ref().map_or(0, |_| Hosted::of(&call.name).searches())
+/// The call that `call` is the start of, as a count.
+pub(super) fn counted(call: &ServerCall<'_>) -> ToolCounts {
+    call.arguments.as_ref().map_or_else(ToolCounts::default, |_| Hosted::of(&call.name).count())
 }
 
 /// toolwire's extension field with the warnings about a response.

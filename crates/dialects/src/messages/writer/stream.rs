@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Head,
-    block::{self, Hosted, SERVER_NAME, client_call},
+    block::{self, Hosted, SERVER_NAME, ToolCounts, client_call},
     deltas::Deltas,
     held::Held,
     members::UpstreamMembers,
@@ -33,8 +33,8 @@ pub struct Stream {
     namespaced: Vec<Namespaced>,
     /// Calls that the client does not run, whose results are written as blocks too.
     hosted: Vec<(u32, Hosted)>,
-    /// The number of web searches that the client did not run.
-    searches: u64,
+    /// The calls that the client did not run.
+    server_calls: ToolCounts,
     /// Blocks of the upstream for which there are no events: the upstream's index of each, and the client's.
     unknown: Vec<(u64, usize)>,
     refused: bool,
@@ -90,7 +90,7 @@ impl StreamForm for Stream {
             calls: Vec::new(),
             namespaced: answering.namespaced.clone(),
             hosted: Vec::new(),
-            searches: 0,
+            server_calls: ToolCounts::default(),
             unknown: Vec::new(),
             refused: false,
             finish: None,
@@ -121,7 +121,7 @@ impl StreamForm for Stream {
         let mut event = json!({
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": null},
-            "usage": block::usage(self.usage.as_deref(), self.searches),
+            "usage": block::usage(self.usage.as_deref(), self.server_calls),
         });
         if let Some(event) = event.as_object_mut() {
             self.upstream.extend_delta(event);
@@ -185,7 +185,7 @@ impl Stream {
             }
             Event::ServerCall(call) => {
                 block::server_call(call).for_each(|block| self.whole(&block, out));
-                self.searches += block::searches(call);
+                self.server_calls.add(block::counted(call));
             }
             Event::Annotation(annotation) => {
                 let index = self.open(Kind::Text, out).deltas.index;
@@ -220,7 +220,7 @@ impl Stream {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
-            "usage": block::usage(self.usage.as_deref(), self.searches),
+            "usage": block::usage(self.usage.as_deref(), self.server_calls),
         });
         put_event("message_start", &json!({"type": "message_start", "message": message}), out);
     }
@@ -365,7 +365,7 @@ impl Stream {
         };
         let index = self.block_start(&block, out);
         if start.runner != Runner::Client {
-            self.searches += Hosted::of(&start.name).searches();
+            self.server_calls.add(Hosted::of(&start.name).count());
         }
         let deltas = Deltas::new(index, ("input_json_delta", "partial_json"));
         self.calls.push(OpenCall { call: start.index, deltas, is_cut: false, input: Input::Streamed });

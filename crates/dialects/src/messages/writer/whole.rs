@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Head,
-    block::{self, Hosted, SERVER_NAME, client_call},
+    block::{self, Hosted, SERVER_NAME, ToolCounts, client_call},
     members::UpstreamMembers,
 };
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
 pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
-    /// The number of web searches that the client did not run.
-    searches: u64,
+    /// The calls that the client did not run.
+    server_calls: ToolCounts,
     /// Whether further thinking starts a new block.
     ends_thinking: bool,
     /// The calls, by index, with the positions of their blocks.
@@ -74,7 +74,7 @@ impl WholeForm for Whole {
         Self {
             head: Head::new(answering),
             blocks: Vec::new(),
-            searches: 0,
+            server_calls: ToolCounts::default(),
             ends_thinking: false,
             calls: Vec::new(),
             namespaced: answering.namespaced.clone(),
@@ -126,7 +126,7 @@ impl WholeForm for Whole {
             Event::ServerCall(call) => {
                 let texts = [&call.arguments, &call.content].into_iter().flatten();
                 self.kept += call.id.len() + call.name.len() + texts.map(|text| text.len()).sum::<usize>();
-                self.searches += block::searches(call);
+                self.server_calls.add(block::counted(call));
                 self.blocks.extend(block::server_call(call).map(Block::Finished));
             }
             Event::Annotation(annotation) => {
@@ -189,7 +189,7 @@ impl Whole {
             "content": content,
             "stop_reason": reason,
             "stop_sequence": null,
-            "usage": block::usage(self.usage.as_ref(), self.searches),
+            "usage": block::usage(self.usage.as_ref(), self.server_calls),
         });
         if let Some(message) = message.as_object_mut() {
             self.upstream.extend_message(message);
@@ -281,7 +281,7 @@ impl Whole {
         self.kept += start.id.len() + start.name.len();
         self.calls.push((start.index, self.blocks.len()));
         let hosted = (start.runner != Runner::Client).then(|| Hosted::of(&start.name));
-        self.searches += hosted.map_or(0, Hosted::searches);
+        self.server_calls.add(hosted.map_or_else(ToolCounts::default, Hosted::count));
         self.blocks.push(Block::Call {
             id: start.id.to_string(),
             name: start.name.to_string(),

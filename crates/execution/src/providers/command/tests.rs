@@ -29,6 +29,8 @@ async fn run(options: &Options, arguments: Value) -> Result<Output, ToolError> {
         subject: Default::default(),
         given_up: Default::default(),
         reports: Default::default(),
+options: Default::default(),
+hosts: Default::default(),
     };
     timeout(Duration::from_secs(30), provider.run(&call)).await.expect("the call ends")
 }
@@ -184,6 +186,8 @@ async fn last_messages_are_kept_without_secrets() {
         subject: Default::default(),
         given_up: Default::default(),
         reports: Default::default(),
+options: Default::default(),
+hosts: Default::default(),
     };
     assert!(provider.run(&call).await.is_ok());
     assert_eq!(provider.status().stderr, ["key=xxxxxxxxxxxxxxx"]);

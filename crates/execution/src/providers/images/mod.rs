@@ -152,10 +152,9 @@ impl Options {
             description,
             progress: "Generating images: {prompt}".to_owned(),
             parameters: Raw::from(image_request::schema(self.max_count)),
-            is_idempotent: false,
-            url_argument: None,
             timeout: self.timeout + REPORTING,
             rate_limit: Some(Rate::per_minute(CALLS_PER_MINUTE)),
+            ..ToolSpec::default()
         }
     }
 }
@@ -364,7 +363,7 @@ impl Service {
     /// Downloads an image from a URL that the service has chosen.
     async fn download(&self, url: &str) -> Result<Bytes, ToolError> {
         let max_body = self.files.max_image();
-        let download = Download { url, headers: HeaderMap::new(), max_body, content_types: &[] };
+        let download = Download { url, headers: HeaderMap::new(), max_body, content_types: &[], admits: None };
         let response = self.downloads.get(download).await.map_err(|error| self.unanswered(error))?;
         if response.status().is_success() {
             return Ok(response.into_body());

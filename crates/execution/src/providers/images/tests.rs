@@ -159,6 +159,8 @@ impl Setup {
             subject: Default::default(),
             given_up: Default::default(),
             reports: Default::default(),
+options: Default::default(),
+hosts: Default::default(),
         };
         timeout(Duration::from_secs(20), self.provider.run(&call)).await.expect("the call hangs")
     }

@@ -70,6 +70,8 @@ fn invocation(tool: &str, arguments: Value) -> Invocation {
         subject: Default::default(),
         given_up: Default::default(),
         reports: Default::default(),
+options: Default::default(),
+hosts: Default::default(),
     }
 }
 

@@ -50,6 +50,8 @@ fn invocation(tool: &str) -> Invocation {
         subject: Default::default(),
         given_up: Default::default(),
         reports: Default::default(),
+options: Default::default(),
+hosts: Default::default(),
     }
 }
 

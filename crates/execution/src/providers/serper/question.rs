@@ -3,7 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::Options;
-use crate::{ErrorCode, ToolError, engines::cleaned};
+use crate::{
+    ErrorCode, ToolError,
+    client_options::{ClientOptions, Location},
+    engines::cleaned,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vertical {
@@ -53,19 +57,26 @@ pub(crate) struct Question {
     page: u64,
     /// The value of Serper's `tbs` parameter.
     since: Option<&'static str>,
+    /// Where the client says that the user is.
+    location: Option<Location>,
 }
 
-/// Parses the arguments of a search.
+/// Parses the arguments of a search. `client` contains what the client says about searches.
 ///
 /// # Errors
 /// The query is missing.
-pub(super) fn read(arguments: &Map<String, Value>, options: &Options) -> Result<Question, ToolError> {
+pub(super) fn read(
+    arguments: &Map<String, Value>,
+    options: &Options,
+    client: &ClientOptions,
+) -> Result<Question, ToolError> {
     let query = cleaned(arguments.get("query").and_then(Value::as_str).unwrap_or_default());
     if query.is_empty() {
         return Err(ToolError::new(ErrorCode::InvalidArguments, "The query is empty."));
     }
     let number = |name| arguments.get(name).and_then(Value::as_u64);
-    let asked = number("count").and_then(|count| usize::try_from(count).ok()).unwrap_or(options.max_results);
+    let most = if client.wants_few { options.max_results.div_ceil(2) } else { options.max_results };
+    let asked = number("count").and_then(|count| usize::try_from(count).ok()).unwrap_or(most);
     let since = match arguments.get("recency").and_then(Value::as_str) {
         Some("oneDay") => Some("qdr:d"),
         Some("oneWeek") => Some("qdr:w"),
@@ -73,8 +84,8 @@ pub(super) fn read(arguments: &Map<String, Value>, options: &Options) -> Result<
         Some("oneYear") => Some("qdr:y"),
         _ => None,
     };
-    let count = asked.clamp(1, options.max_results);
-    Ok(Question { query, count, page: number("page").unwrap_or(1).max(1), since })
+    let (count, location) = (asked.clamp(1, most), client.location.clone());
+    Ok(Question { query, count, page: number("page").unwrap_or(1).max(1), since, location })
 }
 
 impl Question {
@@ -88,9 +99,12 @@ impl Question {
         if let Some(since) = self.since.filter(|_| vertical != Vertical::Places) {
             put("tbs", since.into());
         }
-        for (key, value) in [("gl", &options.country), ("hl", &options.language)] {
+        let location = self.location.as_ref();
+        let country = location.and_then(|location| location.country.as_ref()).or(options.country.as_ref());
+        let place = location.map(|location| &location.name);
+        for (key, value) in [("gl", country), ("hl", options.language.as_ref()), ("location", place)] {
             if let Some(value) = value {
-                put(key, value.clone().into());
+                put(key, value.as_str().into());
             }
         }
         body

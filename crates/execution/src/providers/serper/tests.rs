@@ -33,6 +33,8 @@ fn call(tool: &str, arguments: Value) -> Invocation {
         subject: Default::default(),
         given_up: Default::default(),
         reports: Default::default(),
+options: Default::default(),
+hosts: Default::default(),
     }
 }
 
@@ -347,7 +349,7 @@ fn settings_that_cannot_be_used_are_reported() {
 #[test]
 fn queries_are_cleaned() {
     let options = Options::default();
-    let read = |arguments: Value| question::read(arguments.as_object().unwrap(), &options);
+    let read = |arguments: Value| question::read(arguments.as_object().unwrap(), &options, &Default::default());
     for (query, expected) in [
         ("rust", "rust"),
         ("  rust \t\r\n language\u{7f}", "rust language"),

@@ -92,7 +92,7 @@ fn shows_hosted_call(block: &Value) -> bool {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
     let id = match text("type") {
         "server_tool_use" | "mcp_tool_use" => text("id"),
-        "web_search_tool_result" | "mcp_tool_result" => text("tool_use_id"),
+        "web_search_tool_result" | "web_fetch_tool_result" | "mcp_tool_result" => text("tool_use_id"),
         _ => return false,
     };
     ["toolu_", "call_"].iter().any(|prefix| id.starts_with(prefix))
