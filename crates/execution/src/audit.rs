@@ -360,7 +360,8 @@ mod tests {
                 millis: 1,
                 first_byte_millis: None,
             },
-            Some(AuditEvent::MessageComplete { .. }) => {
+            Some(AuditEvent::MessageComplete { .. }) => AuditEvent::CallMissed { format: "react", calls: 1 },
+            Some(AuditEvent::CallMissed { .. }) => {
                 AuditEvent::Error { code: text(), message: text(), is_retryable: false }
             }
             Some(AuditEvent::Error { .. }) => AuditEvent::RegistryChanged { tools: Vec::new() },

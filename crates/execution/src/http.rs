@@ -125,12 +125,29 @@ impl HttpClient {
         Self::with(Some(Arc::new(rules)), Arc::clone(&self.proxies), system_lookup())
     }
 
+    /// Like [`HttpClient::guarded`], but each request has a connection of its own, so that none is used for two clients.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn guarded_for_one_request(&self, rules: AddressRules) -> Self {
+        Self::with_idle(Some(Arc::new(rules)), Arc::clone(&self.proxies), system_lookup(), 0)
+    }
+
     fn with(rules: Option<Arc<AddressRules>>, proxies: Arc<Proxies>, lookup: Lookup) -> Self {
+        Self::with_idle(rules, proxies, lookup, usize::MAX)
+    }
+
+    /// `idle` is the maximum number of connections to a server that wait for another request.
+    fn with_idle(
+        rules: Option<Arc<AddressRules>>,
+        proxies: Arc<Proxies>,
+        lookup: Lookup,
+        idle: usize,
+    ) -> Self {
         let roots = HttpsConnectorBuilder::new().with_native_roots();
         let tls = roots.unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots());
         let connector = CheckedConnector::new(rules.clone(), Arc::clone(&proxies), lookup);
         let connector = tls.https_or_http().enable_all_versions().wrap_connector(connector);
         let mut builder = Client::builder(TokioExecutor::new());
+        builder.pool_max_idle_per_host(idle);
         if rules.is_some() {
             builder.http1_max_buf_size(MAX_HEAD);
         }

@@ -24,6 +24,8 @@ mod asker;
 mod cache;
 mod call;
 mod client_options;
+mod client_servers;
+mod client_tools;
 mod connect;
 mod deferred_turns;
 #[cfg(test)]
@@ -34,6 +36,7 @@ mod input;
 mod intent;
 mod known_pages;
 mod media;
+mod offer;
 pub mod permission;
 mod process;
 mod progress;
@@ -55,6 +58,7 @@ mod stderr;
 mod test_server;
 mod tool;
 mod turn;
+mod turn_options;
 
 pub mod address;
 pub mod ask;
@@ -68,7 +72,6 @@ pub mod oauth;
 pub mod providers;
 pub mod vision;
 
-pub use self::settings::ExecutionSettings;
 pub use self::{
     address::Domain,
     asker::Asker,
@@ -87,6 +90,11 @@ pub use self::{
     stage::{Execution, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
     turn::{HostedTurn, Ran},
+};
+pub use self::{
+    client_servers::{ClientServer, without_secrets},
+    client_tools::ClientTools,
+    settings::ExecutionSettings,
 };
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::{
     ask::{Ask, Payer},
     audit::{Audit, AuditEvent, Subject, unix_millis},
     client_options::ClientOptions,
+    client_servers::ClientServer,
     files::ImageFiles,
     http::HttpClient,
     oauth::{Account, Vault},
@@ -34,6 +35,12 @@ pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + 
 /// # Errors
 /// Why there is no text.
 pub type Filling<'a> = Pin<Box<dyn Future<Output = Result<FilledPrompt, ToolError>> + Send + 'a>>;
+
+/// A connection that is being made, as the provider of the server's tools.
+///
+/// # Errors
+/// Why the server cannot be used, without secrets.
+pub(crate) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Provider>, String>> + Send + 'a>>;
 
 pub type Testing<'a> = Pin<Box<dyn Future<Output = Option<Verdict>> + Send + 'a>>;
 
@@ -141,6 +148,16 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// The programs that have registered with this provider. `None` if it does not accept registrations.
     fn registrations(self: Arc<Self>) -> Option<Arc<Registrations>> {
         None
+    }
+
+    /// Whether a client may name the MCP server with this URL.
+    fn admits_server(&self, _url: &str) -> bool {
+        false
+    }
+
+    /// Connects to an MCP server that a client has named, for one request.
+    fn connect<'a>(&'a self, _server: &'a ClientServer) -> Connecting<'a> {
+        Box::pin(ready(Err("it is not allowed".to_owned())))
     }
 
     /// Starts background work. Called once, on the stage's runtime. Tasks are cancelled together with the host.

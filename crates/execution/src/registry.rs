@@ -47,8 +47,17 @@ pub struct Hosted {
     pub provider_name: Arc<str>,
     pub(crate) provider: Arc<dyn Provider>,
     pub rules: ToolRules,
+    /// How clients see the tool, if it is that of a server which the client has named.
+    pub(crate) shown: Option<Arc<ShownTool>>,
     /// Whether the tool is offered to models. A person can disable it.
     pub is_enabled: bool,
+}
+
+/// A tool of a server that a client has named, in the client's words.
+#[derive(Debug)]
+pub(crate) struct ShownTool {
+    pub(crate) server: Arc<str>,
+    pub(crate) tool: Arc<str>,
 }
 
 impl Hosted {
@@ -83,7 +92,7 @@ impl Hosted {
 }
 
 /// The tools at one point in time. A turn uses the snapshot that was current when it started.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Snapshot {
     tools: Vec<Hosted>,
     /// Indices into `tools`, by name and alias.
@@ -107,7 +116,7 @@ impl Snapshot {
 
     /// Adds a tool. Returns `false` if the name is taken. If the provider yields, another tool's alias also counts as
     /// taken.
-    fn add(&mut self, hosted: Hosted) -> bool {
+    pub(super) fn add(&mut self, hosted: Hosted) -> bool {
         let is_alias = hosted.provider.yields() && self.places.contains_key(&*hosted.name);
         if is_alias || self.tools.iter().any(|other| other.name == hosted.name) {
             return false;
@@ -193,6 +202,44 @@ impl Registry {
             tools.map(|tool| tool.name.to_string()).collect(),
             starting.map(|(name, _)| name.to_string()).collect(),
         )
+    }
+
+    /// The tools of a server that a client calls `label`, by the rules for tools of their names. `provider_name` is that
+    /// of the provider which admits the server.
+    pub(crate) fn of_client(
+        &self,
+        provider_name: &Arc<str>,
+        label: &str,
+        provider: &Arc<dyn Provider>,
+    ) -> Vec<Hosted> {
+        let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
+        let server: Arc<str> = label.into();
+        let of_spec = |spec: Arc<ToolSpec>| {
+            let name = normalized(&spec.name);
+            let spec = usable(spec).inspect_err(|reason| {
+                tracing::warn!(server = label, tool = name, %reason, "a tool of a client's MCP server is left out");
+            });
+            let spec = spec.ok().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)))?;
+            let own = spec.name.strip_prefix(label).and_then(|rest| rest.strip_prefix("__"));
+            // These names stand for tools of the APIs themselves.
+            let is_taken = |own: &&str| {
+                own.starts_with("web_") || own.contains("tool_search") || *own == "generate_images"
+            };
+            let tool = own.filter(|own| !is_taken(own)).unwrap_or(&spec.name);
+            let shown = Some(Arc::new(ShownTool { server: Arc::clone(&server), tool: tool.into() }));
+            let rules = self.settings.rules_for(&name, &[]);
+            Some(Hosted {
+                name: name.into(),
+                aliases: Arc::default(),
+                spec: as_ruled(spec, &rules),
+                provider_name: Arc::clone(provider_name),
+                provider: Arc::clone(provider),
+                rules,
+                shown,
+                is_enabled: true,
+            })
+        };
+        provider.tools().into_iter().take(MAX_TOOLS).filter_map(of_spec).collect()
     }
 
     pub fn providers(&self) -> &[NamedProvider] {
@@ -290,6 +337,7 @@ impl Registry {
                     provider_name,
                     provider,
                     rules: ToolRules::default(),
+                    shown: None,
                     is_enabled,
                 }) {
                     warn(text);

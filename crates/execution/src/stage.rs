@@ -21,13 +21,10 @@ use super::{
     asker::Asker,
     audit::Audit,
     cache::Cache,
-    client_options::TurnOptions,
     deferred_turns::DeferredTurns,
     engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
-    inject::inject,
-    known_pages::KnownPages,
     permission::{Keeping, Permissions},
     provider::{Host, Provider, ProviderState},
     question::AskPerson,
@@ -384,29 +381,6 @@ impl Execution {
     /// apply.
     pub fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
         HostedTurn::new(Arc::clone(self), self.registry.snapshot(), None, asker)
-    }
-
-    /// Adds hosted tools to a request, in addition to the client's tools, whose names take precedence. `unserved`
-    /// contains the types of server tools that the upstream does not support. Returns `None` if no hosted tools are
-    /// offered.
-    pub fn offer(
-        self: &Arc<Self>,
-        conversation: &mut Conversation,
-        unserved: &[String],
-        asker: Asker,
-    ) -> Option<HostedTurn> {
-        let snapshot = self.registry.snapshot();
-        let clash = self.settings.clash;
-        let mut options = TurnOptions::of(conversation, &snapshot);
-        let offered = inject(conversation, &snapshot, unserved, clash, &self.permissions, &asker);
-        if offered.is_empty() {
-            return None;
-        }
-        let mut tools = offered.values().filter_map(|place| snapshot.tools().get(*place));
-        if tools.any(|hosted| hosted.spec.reads_known_pages) {
-            options.pages = Some(Arc::new(KnownPages::of(&conversation.turns)));
-        }
-        Some(HostedTurn::new(Arc::clone(self), snapshot, Some(offered), asker).with(options))
     }
 }
 

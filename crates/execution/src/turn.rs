@@ -23,7 +23,6 @@ use super::{
     asker::Asker,
     audit::{AuditEvent, CallRecord, Subject},
     call::HostedCall,
-    client_options::TurnOptions,
     deferred_turns::Record,
     inject::Offered,
     media::{MAX_COUNT, MAX_FILES, MediaFile},
@@ -33,6 +32,7 @@ use super::{
     shrink::shrink,
     stage::Execution,
     tool::{ErrorCode, Output, ToolError},
+    turn_options::TurnOptions,
 };
 use toolwire_net::telemetry;
 use toolwire_pipeline::{
@@ -252,12 +252,26 @@ impl HostedTurn {
 
     /// The name under which the tool `own` is offered to the model. `None` if it is not offered.
     pub fn offered_name(&self, own: &str) -> Option<String> {
-        let is_it = |place: &usize| self.snapshot.tools().get(*place).is_some_and(|tool| &*tool.name == own);
+        let is_it = |place: &usize| {
+            let tool = self.snapshot.tools().get(*place);
+            tool.is_some_and(|tool| match &tool.shown {
+                Some(shown) => *shown.tool == *own,
+                None => *tool.name == *own,
+            })
+        };
         let mut names = self.offered.iter().flatten().filter(|(_, place)| is_it(place)).map(|(name, _)| name);
         let is_alias = |name: &&String| {
             self.tool(name).is_some_and(|tool| tool.spec.aliases.iter().any(|alias| alias == name))
         };
         names.find(|name| *name == own || !is_alias(name)).cloned()
+    }
+
+    /// The name of the tool and that of its server, for the client.
+    pub fn shown_names(&self, called: &str) -> (Arc<str>, Arc<str>) {
+        match self.tool(called).and_then(|hosted| hosted.shown.as_deref()) {
+            Some(shown) => (Arc::clone(&shown.tool), Arc::clone(&shown.server)),
+            None => (self.own_name(called), self.provider(called)),
+        }
     }
 
     /// The provider of the tool that the model calls by this name.
@@ -434,7 +448,7 @@ impl HostedTurn {
             Ok(output)
         });
         let label = hosted.map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
-        let (tool, provider) = (self.own_name(&call.name), self.provider(&call.name));
+        let (tool, provider) = self.shown_names(&call.name);
         let output = result.unwrap_or_else(|error| Output {
             content: error.content(&call.name),
             summary: error.message,

@@ -26,7 +26,7 @@ use super::{
 };
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{
-    Asker, ExchangeId, Execution, HostedTurn,
+    Asker, ClientTools, ExchangeId, Execution, HostedTurn,
     ask::Ask,
     vision::{ResultDescriber, Vision},
 };
@@ -102,6 +102,8 @@ pub(super) struct DecodedRequest<'r> {
     pub(super) stamp: Stamp,
     /// The hops after which the request goes on, if there are any.
     pub(super) earlier: Option<Box<EarlierHops>>,
+    /// The tools of the MCP servers that the client has named.
+    pub(super) client_tools: ClientTools,
 }
 
 /// Decodes a request for a model's response. The tool choice is checked later, once hosted tools have been declared.
@@ -163,7 +165,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
     let SharedState { config, capabilities, states, .. } = shared;
     let DecodedRequest { id, caller, dialect, received, is_as_sent, .. } = request;
-    let DecodedRequest { mut conversation, reasoning, stamp, earlier, .. } = request;
+    let DecodedRequest { mut conversation, reasoning, stamp, earlier, client_tools, .. } = request;
     let body = is_as_sent.then_some(received);
     let owner = caller.owner;
     let model = model(config, dialect, &conversation)?;
@@ -177,7 +179,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let states = states.of_model(owner, model).inspect(|states| states.restore(&mut conversation));
     let offered = match is_summary {
         true => Offered::default(),
-        false => Offered::new(shared, model, dialect, &mut conversation, caller, id),
+        false => Offered::new(shared, model, dialect, &mut conversation, (caller, client_tools), id),
     };
     conversation.settle_own_calls(|name| offered.name(name).or_else(|| upstream_tool(model, name)));
     let Offered { command, hosted, searching } = offered.after(earlier.as_deref());
@@ -316,12 +318,12 @@ impl Offered {
         model: &Model,
         dialect: ClientDialect,
         conversation: &mut Conversation,
-        caller: &Caller,
+        (caller, client_tools): (&Caller, ClientTools),
         id: &ExchangeId,
     ) -> Self {
         let describer = vision.zip(model.vision.as_deref());
         let describer = describer.map(|((vision, ask), model)| ResultDescriber::new(vision, ask, model));
-        let host = |execution| host(execution, model, conversation, (caller, describer), id);
+        let host = |execution| host(execution, model, conversation, (caller, describer, client_tools), id);
         let (command, hosted) = execution.map_or((None, None), host);
         let may_search = command.is_none() && conversation.choices.unwrap_or(1) <= 1;
         let options = capabilities.servers.options(&model.upstream);
@@ -375,10 +377,10 @@ pub(super) fn host(
     execution: &Arc<Execution>,
     model: &Model,
     conversation: &mut Conversation,
-    (caller, describer): (&Caller, Option<ResultDescriber>),
+    (caller, describer, client_tools): (&Caller, Option<ResultDescriber>, ClientTools),
     exchange: &ExchangeId,
 ) -> (Option<Command>, Option<HostedTurn>) {
-    if !model.execution || conversation.is_prompt || conversation.choices.unwrap_or(1) > 1 {
+    if !may_host(model, conversation) {
         return (None, None);
     }
     let asker = Asker {
@@ -395,7 +397,19 @@ pub(super) fn host(
         return (command, None);
     }
     let unserved = left_out_tools(model, conversation);
-    (None, execution.offer(conversation, &unserved, asker))
+    (None, execution.offer_with(conversation, &unserved, asker, client_tools))
+}
+
+/// Whether the model may get hosted tools for this conversation.
+fn may_host(model: &Model, conversation: &Conversation) -> bool {
+    model.execution && !conversation.is_prompt && conversation.choices.unwrap_or(1) <= 1
+}
+
+/// Whether toolwire calls the MCP servers that the client names: only if the upstream, which may be able to call them
+/// itself, does not receive their declarations.
+pub(super) fn serves_client_servers(model: &Model, conversation: &Conversation) -> bool {
+    let is_sent = conversation.rest.from_dialect(model.upstream.dialect().name()).is_some();
+    !is_sent && may_host(model, conversation) && conversation.compaction.is_none()
 }
 
 /// Checks the client's tool choice against all declared tools. If the client chose a server tool that cannot be passed

@@ -379,8 +379,10 @@ impl DecideHop for AskAgain {
                 lined(lines.iter().map(String::as_str)).into_iter().collect()
             }
             Visibility::Items => {
-                let announced =
-                    |call: &Call| announced(call, &hosted.own_name(&call.name), &hosted.provider(&call.name));
+                let announced = |call: &Call| {
+                    let (name, server) = hosted.shown_names(&call.name);
+                    announced(call, &name, &server)
+                };
                 running.map(|call| Event::from(announced(call))).collect()
             }
         }
@@ -464,7 +466,7 @@ impl DecideHop for AskAgain {
 
     fn told(&self) -> Vec<Value> {
         let hosted = self.first.hosted.as_ref().filter(|hosted| hosted.visibility() == Visibility::Items);
-        hosted.map_or_else(Vec::new, |hosted| told(&self.so_far.turns, |name| hosted.own_name(name)))
+        hosted.map_or_else(Vec::new, |hosted| told(&self.so_far.turns, |name| hosted.shown_names(name).0))
     }
 
     fn keep(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod at_limits;
 mod choice;
+mod client_servers;
 mod clients;
 mod details;
 mod hop_retries;

@@ -17,6 +17,7 @@ mod guard;
 mod http;
 mod http_sse;
 mod message;
+mod of_client;
 mod output;
 mod prompts;
 mod reported_calls;
@@ -53,6 +54,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+pub(super) use self::of_client::{ClientLimits, connect_for_client};
 use self::{elicitation::People, reported_calls::ReportedCalls};
 use crate::{
     ErrorCode, Host, Invocation, Output, Prompt, Provider, Running, Status, Testing, ToolError, ToolSpec,

@@ -85,4 +85,6 @@ kinds! {
     Images "images": images;
     #[cfg(feature = "mcp")]
     Mcp "mcp": mcp;
+    #[cfg(feature = "mcp")]
+    ClientMcp "client_mcp": client_mcp;
 }

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::observe::{self, Access};
 use toolwire_config::Model;
-use toolwire_execution::{ExchangeId, Started, vision};
+use toolwire_execution::{ClientTools, ExchangeId, Started, vision, without_secrets};
 use toolwire_net::telemetry::{Parent, within};
 use toolwire_pipeline::{
     conversation::Conversation,
@@ -68,7 +68,13 @@ struct ModelRequest {
 
 impl ModelRequest {
     /// The request with its `conversation`. `is_as_sent` is set if that is what the body contains.
-    fn decoded(&self, conversation: Conversation, stamp: Stamp, is_as_sent: bool) -> DecodedRequest<'_> {
+    fn decoded(
+        &self,
+        conversation: Conversation,
+        stamp: Stamp,
+        is_as_sent: bool,
+        client_tools: ClientTools,
+    ) -> DecodedRequest<'_> {
         let Self { id, dialect, caller, reasoning, body, earlier, .. } = self;
         DecodedRequest {
             id,
@@ -80,6 +86,7 @@ impl ModelRequest {
             reasoning: *reasoning,
             stamp,
             earlier: earlier.clone(),
+            client_tools,
         }
     }
 }
@@ -243,8 +250,16 @@ impl Service {
         access: &Access,
     ) -> Result<StartedExchange, Failure> {
         let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, asked.caller.owner);
+        let names_servers = |execution: &Arc<Started>| {
+            exchange::serves_client_servers(model, &conversation) && execution.admits_servers(&conversation)
+        };
         let must_wait = self.describer(model, &conversation).is_some()
-            || self.shared.hosting.execution.as_ref().is_some_and(is_awaited);
+            || self
+                .shared
+                .hosting
+                .execution
+                .as_ref()
+                .is_some_and(|own| is_awaited(own) || names_servers(own));
         if !must_wait {
             return self.begin_exchange(asked, conversation, target).await;
         }
@@ -330,6 +345,12 @@ impl Service {
                 .map_err(|error| stored_responses::away(&error))?,
             None => false,
         };
+        let client_tools = match &self.shared.hosting.execution {
+            Some(execution) if exchange::serves_client_servers(model, &conversation) => {
+                execution.client_tools(&mut conversation).await?
+            }
+            _ => ClientTools::default(),
+        };
         let added = earlier.as_ref().map_or(0, |earlier| earlier.size());
         let is_large = large::is_large(body.len().saturating_add(added));
         if let Some(states) = self.shared.stored.turns.of_model(owner, model) {
@@ -340,19 +361,22 @@ impl Service {
         }
         // A request that was changed is stored in its new form: later hops need the same additions, and images must not
         // be described twice.
-        let is_as_sent = !is_completed && describer.is_none() && target.is_none();
+        // What is recorded of the request.
+        let shown = client_tools.have_servers().then(|| without_secrets(body)).flatten().map(Bytes::from);
+        let is_as_sent =
+            !is_completed && describer.is_none() && target.is_none() && !client_tools.have_servers();
         let stamp = self.stamp();
         let (mut exchange, input) = if is_large {
             let (own, asked) = (Arc::clone(self), asked.clone());
             let prepare = move || {
-                let exchange = own.prepare(asked.decoded(conversation, stamp, is_as_sent))?;
+                let exchange = own.prepare(asked.decoded(conversation, stamp, is_as_sent, client_tools))?;
                 let is_stored = exchange.answering.stored;
                 let input = is_stored.then(|| dialect.side().record_input(&asked.body)).flatten();
                 Ok::<_, Failure>((exchange, input))
             };
             large::apart(prepare).await??
         } else {
-            (self.prepare(asked.decoded(conversation, stamp, is_as_sent))?, None)
+            (self.prepare(asked.decoded(conversation, stamp, is_as_sent, client_tools))?, None)
         };
         if let Some(requested) = requested {
             // If the upstream does not name its model, the client sees the name that it requested.
@@ -369,6 +393,7 @@ impl Service {
             wanted.then(|| self.shared.stored.responses.keeper(dialect, owner, input(), now)).flatten();
         exchange.answering.stored = store.is_some();
         let trace = trace.as_ref();
+        let body = shown.as_ref().unwrap_or(body);
         self.open(ReadyExchange { model, exchange, client, caller, id, body, store, trace, continues }).await
     }
 

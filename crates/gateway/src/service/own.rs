@@ -17,7 +17,7 @@ use crate::{
     upstream::Client,
 };
 use toolwire_config::Config;
-use toolwire_execution::ExchangeId;
+use toolwire_execution::{ClientTools, ExchangeId};
 use toolwire_pipeline::{
     dialect::ClientDialect,
     failure::{Failure, Kind},
@@ -125,6 +125,7 @@ impl Service {
                 reasoning: None,
                 stamp: self.stamp(),
                 earlier: None,
+                client_tools: ClientTools::default(),
             },
         )?;
         exchange.made = Some(made.body);

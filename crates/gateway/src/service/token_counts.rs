@@ -21,7 +21,7 @@ use super::{
     put_rates,
 };
 use crate::observe::Access;
-use toolwire_execution::ExchangeId;
+use toolwire_execution::{ClientTools, ExchangeId};
 use toolwire_pipeline::{
     conversation::Conversation,
     dialect::{ClientDialect, Target},
@@ -83,7 +83,7 @@ impl Service {
     ) -> Result<usize, Failure> {
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         if let Some(execution) = self.shared.hosting.execution.as_deref() {
-            exchange::host(execution, model, &mut conversation, (caller, None), id);
+            exchange::host(execution, model, &mut conversation, (caller, None, ClientTools::default()), id);
         }
         let options = self.shared.capabilities.servers.options(&model.upstream);
         tool_search::offer(model, options, dialect, &mut conversation);

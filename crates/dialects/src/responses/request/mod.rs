@@ -167,10 +167,21 @@ const REPEATED: [&str; 17] = [
 fn repeated(fields: &mut Fields<'_, '_>) -> Map<String, Value> {
     let value = |key: &&str| Some(((*key).to_owned(), fields.peek(key)?.to_value()));
     let mut repeated: Map<_, _> = REPEATED.iter().filter_map(value).collect();
+    for tool in repeated.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
+        without_secrets(tool);
+    }
     if let Some(id) = fields.any(CONTINUED) {
         repeated.insert(PREVIOUS.to_owned(), id.to_value());
     }
     repeated
+}
+
+/// Removes what the client sends to an MCP server. The API does not repeat it either.
+fn without_secrets(tool: &mut Value) {
+    if let Some(tool) = tool.as_object_mut().filter(|tool| tool.get("type").is_some_and(|kind| kind == "mcp"))
+    {
+        tool.retain(|key, _| !matches!(key.as_str(), "authorization" | "headers"));
+    }
 }
 
 pub(super) const PREVIOUS: &str = "previous_response_id";

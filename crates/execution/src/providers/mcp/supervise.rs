@@ -52,7 +52,7 @@ const PROMPTS: Duration = Duration::from_secs(10);
 /// Delay between attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
 
-type Connection = RunningService<RoleClient, ClientSide>;
+pub(super) type Connection = RunningService<RoleClient, ClientSide>;
 
 impl Server {
     /// Keeps the server running. Never returns.
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Starts or connects to the server, and lists its tools.
-    async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), ServerFault> {
+    pub(super) async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), ServerFault> {
         let connection = match &options.url {
             Some(url) => self.connect_to(url, http, options).await?,
             None => {

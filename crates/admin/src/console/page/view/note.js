@@ -19,6 +19,7 @@ const KNOWN = {
   auth_failed: ["The provider rejected its key.", "Give it another key.", (facts) => [href("settings", facts.provider && `providers.${facts.provider}`), "Open its key"]],
   blocked_url: ["The address may not be opened.", "It is private, or not among the allowed domains.", () => [href("settings", "execution"), "Open the settings"]],
   content_policy: ["The service refused the description.", "Try a different one."],
+  unsupported_content: ["It is no text, image or PDF that a model can read."],
   too_large: ["It is larger than the limit allows.", "Ask for less."],
   cancelled: ["It was cancelled."],
   max_calls: ["The response has as many calls as `max_calls` allows.", "The model was told to answer without more."],
