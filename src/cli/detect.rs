@@ -49,6 +49,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Texts, each with its file. Standard input has none.
+type Texts<'a> = Vec<(Option<&'a Path>, String)>;
+
 pub(super) fn run(args: Args) -> ExitCode {
     match args.inputs() {
         Ok((conversation, texts)) => say(&args, &conversation, &texts),
@@ -56,7 +59,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-fn say(args: &Args, conversation: &Conversation, texts: &[(Option<&Path>, String)]) -> ExitCode {
+fn say(args: &Args, conversation: &Conversation, texts: &Texts<'_>) -> ExitCode {
     let found: Vec<_> = texts
         .iter()
         .map(|(path, text)| (path, find_formats_of_any_tool(text, conversation, KnownFormats::built_in())))
@@ -137,7 +140,7 @@ fn advice(found: &FoundFormat, conversation: &Conversation) -> String {
     };
     match undeclared.first() {
         Some(tool) if !conversation.tools.is_empty() => {
-            format!("{set}\n  but: the request declares no tool `{}`", clip(&escaped(tool).to_string(), 64))
+            format!("{set}\n  but: the request declares no tool `{}`", clip(&escaped(tool), 64))
         }
         _ => set,
     }
@@ -145,7 +148,7 @@ fn advice(found: &FoundFormat, conversation: &Conversation) -> String {
 
 impl Args {
     /// Reads the declared tools and the texts.
-    fn inputs(&self) -> Result<(Conversation, Vec<(Option<&Path>, String)>), Failed> {
+    fn inputs(&self) -> Result<(Conversation, Texts<'_>), Failed> {
         let mut conversation = match &self.request {
             Some(path) => declared(path)?,
             None => Conversation::default(),
@@ -168,7 +171,7 @@ impl Args {
 /// The tools of a request of any dialect.
 fn declared(path: &Path) -> Result<Conversation, Failed> {
     let bytes = fs::read(path).map_err(in_file(path))?;
-    let mut decoded = ClientDialect::all().into_iter().map(|dialect| dialect.side().decode(&bytes));
+    let mut decoded = ClientDialect::all().map(|dialect| dialect.side().decode(&bytes));
     let found =
         decoded.find_map(|decoded| decoded.ok().filter(|conversation| !conversation.tools.is_empty()));
     Ok(found.ok_or("it declares no tools").map_err(in_file(path))?)

@@ -96,8 +96,7 @@ fn prompts_are_listed_and_printed() {
         (&["prompt", "one", "greet"][..], 1, "The argument `who` is missing."),
         (&["prompt", "three", "greet"], 1, "there is no MCP server `three`, but: one, two"),
         (&["prompt", "one", "greet", "who"], 1, "`who` is not KEY=VALUE"),
-        (&["prompt", "one"], 2, "the arguments do not fit the action"),
-        (&["serve", "one"], 2, "the arguments do not fit the action"),
+        (&["prompt", "one"], 2, "<PROMPT>"),
     ] {
         let (status, _, said) = mcp(words);
         assert!(status == expected && said.contains(reason), "{status} {said}");
