@@ -22,7 +22,7 @@ use super::{
     runtime::Tasks,
     tool::{ErrorCode, Output, ToolError, ToolSpec},
 };
-use toolwire_net::{redact::Redactor, store::Owner};
+use toolwire_net::store::Owner;
 
 /// A running call.
 ///
@@ -234,6 +234,7 @@ pub struct Host {
     /// Sends questions to the configured models. `None` in tests without models.
     pub(crate) models: Option<Arc<dyn Ask>>,
     /// Keeps the logins of servers. `None` if there is no folder for them.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers have logins"))]
     pub(crate) vault: Option<Arc<Vault>>,
     /// Puts questions to people. `None` if there is no admin API over which they could answer.
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask people"))]
@@ -300,7 +301,8 @@ impl Host {
     }
 
     /// Masks secrets in logs, events and messages.
-    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+    #[cfg(feature = "mcp")]
+    pub(crate) fn redactor(&self) -> Arc<toolwire_net::redact::Redactor> {
         self.audit.redactor()
     }
 
