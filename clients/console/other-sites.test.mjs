@@ -114,9 +114,11 @@ test("toolwire without a configuration file, as README.md starts it", async (t) 
     const read = await attack(await pageAt(t, page), target);
     assert.ok(read.every(([, status]) => status === 0 || status === 403), JSON.stringify(read));
   }
-  assert.deepEqual(own.asked(), []);
+  // At its start, toolwire asks for the models.
+  const posted = () => own.asked().filter((line) => !line.startsWith("GET "));
+  assert.deepEqual(posted(), []);
   assert.match(await ask(own, "Hello"), /said:/);
-  assert.deepEqual(own.asked(), ["POST /v1/chat/completions"]);
+  assert.deepEqual(posted(), ["POST /v1/chat/completions"]);
 });
 
 test("a page of an allowed origin calls, and reads", async (t) => {

@@ -26,7 +26,6 @@ use toolwire_pipeline::{
     format::KnownFormats,
     pipeline::Pipeline,
     rules::{Detect, Rules},
-    tools::DeclaredTools,
 };
 
 /// How many bytes of a response are read.
@@ -62,7 +61,6 @@ pub(crate) struct WatchedResponse {
     missed: Arc<MissedCalls>,
     exchange: ExchangeId,
     model: String,
-    tools: DeclaredTools,
     detect: Detect,
     known: Arc<KnownFormats>,
 }
@@ -91,7 +89,6 @@ impl MissedCalls {
             missed: Arc::clone(self),
             exchange: exchange.clone(),
             model: model.to_owned(),
-            tools: DeclaredTools::new(conversation, &rules.tool_prefix),
             detect: rules.detect.clone(),
             known: Arc::clone(known),
         }))
@@ -131,18 +128,18 @@ impl WatchedResponse {
     /// Reads the response, which is complete, in another thread.
     pub(crate) fn completed(self: Box<Self>, pipeline: &Pipeline) {
         let tally = pipeline.tally();
-        let Some(text) = pipeline.emitted_text().map(|text| text.kept.clone()) else { return };
+        let Some(text) = pipeline.emitted_text().map(|text| text.kept.as_str()) else { return };
         let is_found = !tally.calls.is_empty() || tally.quoted_calls.as_text > 0;
-        if is_found || !self.tools.names().any(|name| text.contains(name)) {
+        let tools = pipeline.tools();
+        if is_found || !tools.names().any(|name| text.contains(name)) {
             return;
         }
         if !self.missed.is_reading.swap(true, Ordering::AcqRel) {
+            let (text, tools) = (text.to_owned(), tools.clone());
             spawn_blocking(move || {
-                let missed = find_formats(&text, &self.tools, &self.known)
-                    .into_iter()
-                    .find(|found| self.counts(found));
+                let best = find_formats(&text, &tools, &self.known).into_iter().next();
                 self.missed.is_reading.store(false, Ordering::Release);
-                if let Some(found) = missed {
+                if let Some(found) = best.filter(|best| self.counts(best)) {
                     self.tell(&found);
                 }
             });

@@ -360,6 +360,11 @@ impl Pipeline {
         self.stages.emitted.text = Some(Box::new(EmittedText::new(max)));
     }
 
+    /// The tools that the model may call.
+    pub fn tools(&self) -> &DeclaredTools {
+        self.stages.calls.tools()
+    }
+
     /// The text that the client has received, or `None` without [`Pipeline::observe_text`].
     pub fn emitted_text(&self) -> Option<&EmittedText> {
         self.stages.emitted.text.as_deref()

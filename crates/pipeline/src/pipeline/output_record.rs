@@ -36,6 +36,9 @@ impl OutputRecord {
     }
 }
 
+/// The capacity, in bytes, with which retained text begins.
+const FIRST: usize = 1 << 10;
+
 /// The text that a client has received.
 #[derive(Debug, Default)]
 pub struct EmittedText {
@@ -94,7 +97,7 @@ impl EmittedEvent {
 impl EmittedText {
     /// Creates a record that retains up to the first `max` bytes of the text.
     pub(super) fn new(max: usize) -> Self {
-        Self { max, ..Self::default() }
+        Self { max, kept: String::with_capacity(max.min(FIRST)), ..Self::default() }
     }
 
     /// Creates a record that retains the events, but none of the text.
