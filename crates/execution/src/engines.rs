@@ -205,10 +205,7 @@ mod tests {
     use parking_lot::Mutex;
     use std::{future::pending, time::Duration};
 
-    use serde_json::Map;
-
     use super::*;
-    use toolwire_net::store::Owner;
 
     #[derive(Debug)]
     struct Double {
@@ -269,19 +266,7 @@ mod tests {
 
     fn call(tool: &str, engine: Option<&str>) -> Invocation {
         let engine = engine.map(|engine| (ENGINE.to_owned(), engine.into()));
-        Invocation {
-            id: "call_1".to_owned(),
-            tool: tool.to_owned(),
-            arguments: engine.into_iter().collect::<Map<_, Value>>(),
-            client: Owner::default(),
-            deadline: Instant::now() + Duration::from_secs(60),
-            payer: None,
-            subject: Default::default(),
-            given_up: Default::default(),
-            reports: Default::default(),
-            options: Default::default(),
-            hosts: Default::default(),
-        }
+        Invocation::in_test(tool, Value::Object(engine.into_iter().collect()))
     }
 
     fn names(providers: &Providers) -> Vec<Vec<String>> {

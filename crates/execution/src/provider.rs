@@ -189,6 +189,29 @@ pub struct Invocation {
     pub(crate) hosts: Hosts,
 }
 
+#[cfg(test)]
+impl Invocation {
+    /// A call that may take ten minutes.
+    ///
+    /// # Panics
+    /// If the arguments are no object.
+    pub(crate) fn in_test(tool: &str, arguments: serde_json::Value) -> Self {
+        Self {
+            id: "call_1".to_owned(),
+            tool: tool.to_owned(),
+            arguments: arguments.as_object().unwrap().clone(),
+            client: Owner::default(),
+            payer: None,
+            subject: Default::default(),
+            deadline: Instant::now() + std::time::Duration::from_secs(600),
+            given_up: Default::default(),
+            reports: Default::default(),
+            options: Default::default(),
+            hosts: Default::default(),
+        }
+    }
+}
+
 type Admission = dyn Fn(&str) -> bool + Send + Sync;
 
 /// Decides which hosts a call may reach. By default, all.

@@ -2,10 +2,9 @@
 
 use std::{fs, path::Path};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::*;
-use toolwire_net::store::Owner;
 use toolwire_pipeline::settings::TableText;
 
 /// A provider whose program is a shell script.
@@ -18,20 +17,7 @@ fn script(text: &str) -> Options {
 async fn run(options: &Options, arguments: Value) -> Result<Output, ToolError> {
     let host = Host::detached("p");
     let provider = options.build(&host).expect("a provider");
-    let Value::Object(arguments) = arguments else { panic!("not an object") };
-    let call = Invocation {
-        id: "1".to_owned(),
-        tool: "p".to_owned(),
-        arguments,
-        client: Owner::default(),
-        deadline: Instant::now() + Duration::from_secs(60),
-        payer: None,
-        subject: Default::default(),
-        given_up: Default::default(),
-        reports: Default::default(),
-options: Default::default(),
-hosts: Default::default(),
-    };
+    let call = Invocation::in_test("p", arguments);
     timeout(Duration::from_secs(30), provider.run(&call)).await.expect("the call ends")
 }
 
@@ -145,8 +131,7 @@ async fn process_that_keeps_the_output_open_is_killed() {
 async fn dropping_the_call_kills_the_whole_group() {
     let folder = tempfile::tempdir().expect("a folder");
     let (leader, other) = (folder.path().join("leader"), folder.path().join("other"));
-    let text =
-        format!("sleep 1000 & echo $! > {}; echo $$ > {}; wait", other.display(), leader.display());
+    let text = format!("sleep 1000 & echo $! > {}; echo $$ > {}; wait", other.display(), leader.display());
     let options = script(&text);
     let running = run(&options, json!({}));
     tokio::select! {
@@ -176,19 +161,7 @@ async fn last_messages_are_kept_without_secrets() {
     let mut options = script("echo key=$KEY >&2");
     options.program.env.insert("KEY".to_owned(), TableText::secret("hunter2-hunter2"));
     let provider = options.build(&host).expect("a provider");
-    let call = Invocation {
-        id: "1".to_owned(),
-        tool: "p".to_owned(),
-        arguments: serde_json::Map::new(),
-        client: Owner::default(),
-        deadline: Instant::now() + Duration::from_secs(60),
-        payer: None,
-        subject: Default::default(),
-        given_up: Default::default(),
-        reports: Default::default(),
-options: Default::default(),
-hosts: Default::default(),
-    };
+    let call = Invocation::in_test("p", json!({}));
     assert!(provider.run(&call).await.is_ok());
     assert_eq!(provider.status().stderr, ["key=xxxxxxxxxxxxxxx"]);
 }

@@ -1,13 +1,13 @@
-use serde_json::{Map, json};
-use tokio::time::Instant;
+use serde_json::json;
 
 use super::*;
 use crate::{client_options::ClientOptions, provider::Hosts, test_server::Server};
-use toolwire_net::store::Owner;
 
 fn response(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
 }
 
 fn moved(location: &str) -> String {
@@ -15,19 +15,7 @@ fn moved(location: &str) -> String {
 }
 
 fn invocation(url: &str) -> Invocation {
-    Invocation {
-        id: "1".to_owned(),
-        tool: NAME.to_owned(),
-        arguments: Map::from_iter([("url".to_owned(), url.into())]),
-        client: Owner::default(),
-        deadline: Instant::now() + Duration::from_secs(60),
-        payer: None,
-        subject: Default::default(),
-        given_up: Default::default(),
-        reports: Default::default(),
-        options: Default::default(),
-        hosts: Default::default(),
-    }
+    Invocation::in_test(NAME, json!({"url": url}))
 }
 
 fn private() -> Options {
@@ -59,7 +47,8 @@ async fn pages_are_read_as_text_and_files_as_files() {
         let server = Server::start(&[&response("200 OK", kind, body)]).await;
         let told = read(private(), &invocation(&server.url("127.0.0.1"))).await.unwrap();
         let content = content.replace("HOST", &server.address.to_string());
-        let content = if kind == "application/pdf" { told["content"].as_str().unwrap().to_owned() } else { content };
+        let content =
+            if kind == "application/pdf" { told["content"].as_str().unwrap().to_owned() } else { content };
         assert_eq!((&told["title"], &told["content"]), (&json!(title), &json!(content)), "{kind}");
         assert_eq!((&told["ok"], &told["url"]), (&json!(true), &json!(server.url("127.0.0.1"))));
         assert!(server.requests()[0].contains("user-agent: toolwire/"));
@@ -73,7 +62,11 @@ async fn what_cannot_be_read_is_said() {
         (vec![response("503 Service Unavailable", "text/html", "no")], ErrorCode::ProviderError, true),
         (vec![response("200 OK", "application/octet-stream", "x")], ErrorCode::UnsupportedContent, false),
         (vec![response("200 OK", "video/mp4", "xxxxftypmp42")], ErrorCode::UnsupportedContent, false),
-        (vec![response("200 OK", "text/html\r\nContent-Encoding: gzip", "x")], ErrorCode::UnsupportedContent, false),
+        (
+            vec![response("200 OK", "text/html\r\nContent-Encoding: gzip", "x")],
+            ErrorCode::UnsupportedContent,
+            false,
+        ),
         (vec![response("200 OK", "text/html", &"x".repeat(2000))], ErrorCode::TooLarge, false),
         (vec![moved("/start")], ErrorCode::ProviderError, false),
         (vec![moved("ftp://127.0.0.1/")], ErrorCode::BlockedUrl, false),
@@ -113,10 +106,14 @@ async fn redirects_are_followed_only_to_hosts_that_the_rules_admit() {
     let port = server.address.port();
     let call = || invocation(&server.url("127.0.0.1"));
     let told = read(private(), &call()).await.unwrap();
-    assert_eq!((&told["content"], &told["url"]), (&json!("there"), &json!(format!("http://localhost:{port}/other"))));
+    assert_eq!(
+        (&told["content"], &told["url"]),
+        (&json!("there"), &json!(format!("http://localhost:{port}/other")))
+    );
 
     let server = Server::start(&[&moved("http://localhost:PORT/other"), &there]).await;
-    let asks = Invocation { hosts: Hosts::new(|host| host != "localhost"), ..invocation(&server.url("127.0.0.1")) };
+    let asks =
+        Invocation { hosts: Hosts::new(|host| host != "localhost"), ..invocation(&server.url("127.0.0.1")) };
     let told = read(private(), &asks).await.unwrap();
     let target = format!("http://localhost:{}/other", server.address.port());
     assert!(told["content"].as_str().unwrap().contains(&target), "{told}");

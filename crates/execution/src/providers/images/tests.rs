@@ -1,13 +1,11 @@
 //! Tests with a scripted image service.
 
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    sync::{
-                atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
-use parking_lot::Mutex;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
@@ -149,19 +147,7 @@ impl Setup {
     }
 
     async fn run(&self, arguments: Value) -> Result<Output, ToolError> {
-        let call = Invocation {
-            id: "call_1".to_owned(),
-            tool: TOOL.to_owned(),
-            arguments: arguments.as_object().unwrap().clone(),
-            client: Default::default(),
-            deadline: Instant::now() + Duration::from_secs(300),
-            payer: None,
-            subject: Default::default(),
-            given_up: Default::default(),
-            reports: Default::default(),
-options: Default::default(),
-hosts: Default::default(),
-        };
+        let call = Invocation::in_test(TOOL, arguments);
         timeout(Duration::from_secs(20), self.provider.run(&call)).await.expect("the call hangs")
     }
 

@@ -2,14 +2,13 @@
 
 use std::{fs, path::Path};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     time::{sleep, timeout},
 };
 
 use super::*;
-use toolwire_net::store::Owner;
 use crate::Verdict;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/providers/mcp/scripted.py");
@@ -60,19 +59,7 @@ impl Started {
 }
 
 fn invocation(tool: &str, arguments: Value) -> Invocation {
-    Invocation {
-        id: "1".to_owned(),
-        tool: format!("s__{tool}"),
-        arguments: serde_json::from_value::<Map<_, _>>(arguments).expect("an object"),
-        client: Owner::default(),
-        deadline: Instant::now() + LONG,
-        payer: None,
-        subject: Default::default(),
-        given_up: Default::default(),
-        reports: Default::default(),
-options: Default::default(),
-hosts: Default::default(),
-    }
+    Invocation::in_test(&format!("s__{tool}"), arguments)
 }
 
 /// Starts a server with a URL, and returns its options.
@@ -95,8 +82,8 @@ async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child
     (child, Options { url: Some(url), ..Options::default() })
 }
 
-mod login;
 mod elicitation;
+mod login;
 mod older;
 mod progress;
 mod prompts;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::time::{advance, timeout};
 
 use super::*;
-use toolwire_net::{redact::Redactor, store::Owner};
 use crate::audit::Audit;
+use toolwire_net::redact::Redactor;
 
 fn registrations(options: Options) -> Arc<Registrations> {
     let host = Host::detached("addons");
@@ -40,19 +40,7 @@ fn names(registrations: &Registrations) -> Vec<String> {
 fn invocation(tool: &str) -> Invocation {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Invocation {
-        id: format!("call_{number}"),
-        tool: tool.to_owned(),
-        arguments: serde_json::from_value(json!({"n": 1})).unwrap(),
-        client: Owner::default(),
-        deadline: Instant::now() + Duration::from_secs(600),
-        payer: None,
-        subject: Default::default(),
-        given_up: Default::default(),
-        reports: Default::default(),
-options: Default::default(),
-hosts: Default::default(),
-    }
+    Invocation { id: format!("call_{number}"), ..Invocation::in_test(tool, json!({"n": 1})) }
 }
 
 /// Reads the next message on a stream: the event's name and data.
@@ -67,7 +55,14 @@ async fn registration_lasts_for_its_lease_and_is_renewed() {
     let registrations = registrations(with_keys());
     let one = key(&registrations, "key-one");
     let registered = registrations.register(one, &description("tabs", &["tab.open", "tab.close"])).unwrap();
-    assert_eq!(registered, Registered { lease: Duration::from_secs(60), refused: Vec::new(), accepted: vec!["tab.open".to_owned(), "tab.close".to_owned()] });
+    assert_eq!(
+        registered,
+        Registered {
+            lease: Duration::from_secs(60),
+            refused: Vec::new(),
+            accepted: vec!["tab.open".to_owned(), "tab.close".to_owned()]
+        }
+    );
     assert_eq!(names(&registrations), ["tab.open", "tab.close"]);
     for _ in 0..3 {
         advance(Duration::from_secs(59)).await;
@@ -145,7 +140,10 @@ async fn refused_tools_are_offered_when_their_names_become_free() {
     advance(Duration::from_secs(30)).await;
     // The leases of the other two have expired.
     let registered = registrations.register(two, &description("dd", &["dd"])).unwrap();
-    assert_eq!((registered.refused.len(), names(&registrations)), (0, vec!["open".to_owned(), "dd".to_owned()]));
+    assert_eq!(
+        (registered.refused.len(), names(&registrations)),
+        (0, vec!["open".to_owned(), "dd".to_owned()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +225,11 @@ async fn call_goes_over_the_stream_and_its_result_comes_back() {
         let result = br#"{"content":[{"type":"text","text":"opened"}],"details":{"tab":7}}"#;
         assert_eq!(registrations.answer(one, "tabs", "call_other", result).unwrap_err().status(), 404);
         registrations.answer(one, "tabs", &call.id, result).unwrap();
-        assert_eq!(registrations.answer(one, "tabs", &call.id, result).unwrap_err().status(), 404, "it counts once");
+        assert_eq!(
+            registrations.answer(one, "tabs", &call.id, result).unwrap_err().status(),
+            404,
+            "it counts once"
+        );
     };
     let (output, ()) = tokio::join!(registrations.run(&call), program);
     let output = output.unwrap();
@@ -245,7 +247,9 @@ async fn calls_with_equal_ids_are_told_apart() {
         let ids = [message(&mut stream).await, message(&mut stream).await];
         for (place, (_, data)) in ids.iter().enumerate().rev() {
             let id = data["toolCallId"].as_str().unwrap();
-            registrations.answer(one, "tabs", id, json!({"content": place.to_string()}).to_string().as_bytes()).unwrap();
+            registrations
+                .answer(one, "tabs", id, json!({"content": place.to_string()}).to_string().as_bytes())
+                .unwrap();
         }
     };
     let (first, second, ()) = tokio::join!(registrations.run(&call), registrations.run(&call), program);
@@ -334,7 +338,8 @@ async fn program_that_reads_nothing_does_not_pile_up_calls() {
     let calls: Vec<_> = (0..calls::MAX_WAITING + 5).map(|_| invocation("open")).collect();
     let running = calls.iter().map(|call| timeout(Duration::from_secs(1), registrations.run(call)));
     let ended = futures_util::future::join_all(running).await;
-    let refused = ended.iter().filter(|end| matches!(end, Ok(Err(error)) if error.code == ErrorCode::RateLimited));
+    let refused =
+        ended.iter().filter(|end| matches!(end, Ok(Err(error)) if error.code == ErrorCode::RateLimited));
     assert_eq!(refused.count(), 5);
     let long = json!({"content": "x".repeat(200)}).to_string();
     assert_eq!(registrations.answer(one, "tabs", "x", long.as_bytes()).unwrap_err().status(), 413);

@@ -1,9 +1,8 @@
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::*;
-use toolwire_net::store::Owner;
 use crate::test_server::{Server, response};
+use toolwire_net::store::Owner;
 
 const KEY: &str = "serper-secret-key";
 
@@ -22,20 +21,7 @@ fn provider(options: &Options) -> Arc<dyn Provider> {
 }
 
 fn call(tool: &str, arguments: Value) -> Invocation {
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    Invocation {
-        id: "call_1".into(),
-        tool: tool.into(),
-        arguments,
-        client: Owner::default(),
-        deadline: Instant::now() + Duration::from_secs(60),
-        payer: None,
-        subject: Default::default(),
-        given_up: Default::default(),
-        reports: Default::default(),
-options: Default::default(),
-hosts: Default::default(),
-    }
+    Invocation::in_test(tool, arguments)
 }
 
 fn ok(body: &Value) -> String {
@@ -72,8 +58,12 @@ fn search_response() -> Value {
 #[tokio::test]
 async fn search_sends_the_query_and_the_key() {
     let server = Server::start(&[&ok(&json!({"organic": []}))]).await;
-    let options =
-        Options { country: Some("de".into()), language: Some("en".into()), max_results: 7, ..options(&server) };
+    let options = Options {
+        country: Some("de".into()),
+        language: Some("en".into()),
+        max_results: 7,
+        ..options(&server)
+    };
     let provider = provider(&options);
     let arguments = json!({"query": " rust\u{0}\n language ", "recency": "oneWeek", "count": 20, "page": 2, "engine": "serper"});
     provider.run(&call("web_search", arguments)).await.unwrap();
@@ -88,7 +78,8 @@ async fn search_sends_the_query_and_the_key() {
 #[tokio::test]
 async fn search_results_have_the_uniform_form_and_keep_unknown_fields() {
     let server = Server::start(&[&ok(&search_response())]).await;
-    let output = provider(&options(&server)).run(&call("web_search", json!({"query": "rust"}))).await.unwrap();
+    let output =
+        provider(&options(&server)).run(&call("web_search", json!({"query": "rust"}))).await.unwrap();
     let expected = json!({
         "ok": true,
         "engine": "serper",
@@ -114,14 +105,34 @@ async fn search_results_have_the_uniform_form_and_keep_unknown_fields() {
 #[tokio::test]
 async fn further_searches_have_paths_and_lists_of_their_own() {
     for (tool, path, list, entry, expected) in [
-        ("image_search", "images", "images", json!({"title": "A", "imageUrl": "https://i.example/a.png", "link": "https://a.example/"}),
-            json!({"title": "A", "url": "https://a.example/", "imageUrl": "https://i.example/a.png"})),
-        ("news_search", "news", "news", json!({"title": "A", "link": "https://a.example/", "source": "S", "date": "1 hour ago"}),
-            json!({"title": "A", "url": "https://a.example/", "source": "S", "date": "1 hour ago"})),
-        ("places_search", "places", "places", json!({"title": "Cafe", "address": "Lyon", "rating": 4.5}),
-            json!({"title": "Cafe", "address": "Lyon", "rating": 4.5})),
-        ("places_search", "places", "places", json!({"title": "Cafe", "website": "https://cafe.example/"}),
-            json!({"title": "Cafe", "url": "https://cafe.example/", "website": "https://cafe.example/"})),
+        (
+            "image_search",
+            "images",
+            "images",
+            json!({"title": "A", "imageUrl": "https://i.example/a.png", "link": "https://a.example/"}),
+            json!({"title": "A", "url": "https://a.example/", "imageUrl": "https://i.example/a.png"}),
+        ),
+        (
+            "news_search",
+            "news",
+            "news",
+            json!({"title": "A", "link": "https://a.example/", "source": "S", "date": "1 hour ago"}),
+            json!({"title": "A", "url": "https://a.example/", "source": "S", "date": "1 hour ago"}),
+        ),
+        (
+            "places_search",
+            "places",
+            "places",
+            json!({"title": "Cafe", "address": "Lyon", "rating": 4.5}),
+            json!({"title": "Cafe", "address": "Lyon", "rating": 4.5}),
+        ),
+        (
+            "places_search",
+            "places",
+            "places",
+            json!({"title": "Cafe", "website": "https://cafe.example/"}),
+            json!({"title": "Cafe", "url": "https://cafe.example/", "website": "https://cafe.example/"}),
+        ),
     ] {
         let server = Server::start(&[&ok(&json!({list: [entry]}))]).await;
         let options = Options { extra_tools: vec![tool.to_owned()], ..options(&server) };
@@ -157,13 +168,21 @@ async fn failures_are_codes_without_the_services_words() {
         (response("403 Forbidden", "", &credits), ErrorCode::RateLimited, false),
         (status("402 Payment Required"), ErrorCode::RateLimited, false),
         (response("302 Found", "Location: http://127.0.0.1:1/\r\n", ""), ErrorCode::ProviderError, false),
-        (response("500 Internal Server Error", "", "<html>internal words</html>"), ErrorCode::ProviderError, true),
+        (
+            response("500 Internal Server Error", "", "<html>internal words</html>"),
+            ErrorCode::ProviderError,
+            true,
+        ),
         (response("200 OK", "", "<html>internal words</html>"), ErrorCode::ProviderError, true),
         (response("200 OK", "", ""), ErrorCode::ProviderError, true),
         (response("200 OK", "", "[]"), ErrorCode::ProviderError, true),
         (response("200 OK", "", "{\"organic\": \"words\"}"), ErrorCode::ProviderError, true),
         (response("200 OK", "", "{\"organic\": [{\"title\": \"cut"), ErrorCode::ProviderError, true),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"organic\"".to_owned(), ErrorCode::ProviderError, true),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"organic\"".to_owned(),
+            ErrorCode::ProviderError,
+            true,
+        ),
         (String::new(), ErrorCode::ProviderError, true),
         (response("200 OK", "", &huge), ErrorCode::TooLarge, false),
     ] {
@@ -187,11 +206,15 @@ async fn fields_of_unexpected_types_do_not_fail_a_search() {
         (json!({}), json!([])),
         (json!({"organic": null}), json!([])),
         (json!({"organic": [1, "a", null, []], "answerBox": [], "knowledgeGraph": 3}), json!([])),
-        (json!({"organic": [{"title": 1, "link": "https://a.example/"}]}), json!([{"title": 1, "url": "https://a.example/"}])),
+        (
+            json!({"organic": [{"title": 1, "link": "https://a.example/"}]}),
+            json!([{"title": 1, "url": "https://a.example/"}]),
+        ),
         (json!({"organic": [{"link": 1}, {"link": "javascript:alert(1)"}, {"link": "/a"}]}), json!([])),
     ] {
         let server = Server::start(&[&ok(&given)]).await;
-        let output = provider(&options(&server)).run(&call("web_search", json!({"query": "a"}))).await.unwrap();
+        let output =
+            provider(&options(&server)).run(&call("web_search", json!({"query": "a"}))).await.unwrap();
         assert_eq!(content(&output)["results"], expected, "{given}");
     }
 }
@@ -217,7 +240,11 @@ async fn nothing_of_a_response_leads_to_a_denied_domain() {
     let server = Server::start(&[&ok(&given)]).await;
     let options = Options { denied_domains: vec!["evil.example".into()], ..options(&server) };
     let output = provider(&options).run(&call("web_search", json!({"query": "q"}))).await.unwrap();
-    assert!(!output.content.contains("evil") && !output.details.to_string().contains("evil"), "{}", output.content);
+    assert!(
+        !output.content.contains("evil") && !output.details.to_string().contains("evil"),
+        "{}",
+        output.content
+    );
     let found = content(&output);
     assert_eq!(
         found["results"],
@@ -237,7 +264,13 @@ async fn nothing_of_a_response_leads_to_a_denied_domain() {
 #[tokio::test]
 async fn results_are_limited_to_the_count_and_the_domains() {
     let link = |host: &str| json!({"link": format!("https://{host}/")});
-    let organic = [link("good.example"), link("bad.good.example"), link("sub.good.example"), link("other.example"), link("GOOD.example.")];
+    let organic = [
+        link("good.example"),
+        link("bad.good.example"),
+        link("sub.good.example"),
+        link("other.example"),
+        link("GOOD.example."),
+    ];
     let server = Server::start(&[&ok(&json!({"organic": organic}))]).await;
     let options = Options {
         allowed_domains: vec!["good.example".into()],
@@ -250,7 +283,10 @@ async fn results_are_limited_to_the_count_and_the_domains() {
         results.iter().map(|result| result["url"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let output = provider.run(&call("web_search", json!({"query": "a"}))).await.unwrap();
-    assert_eq!(urls(&output), ["https://good.example/", "https://sub.good.example/", "https://good.example./"]);
+    assert_eq!(
+        urls(&output),
+        ["https://good.example/", "https://sub.good.example/", "https://good.example./"]
+    );
     let output = provider.run(&call("web_search", json!({"query": "a", "count": 1}))).await.unwrap();
     assert_eq!(urls(&output), ["https://good.example/"]);
     let error = provider.run(&call("scrape", json!({"url": "https://other.example/"}))).await.unwrap_err();
@@ -262,7 +298,8 @@ async fn scrape_returns_the_text_of_a_page() {
     let page = json!({"text": "äöü two  three", "metadata": {"title": "Title", "og:description": "About", "x": 1}, "jsonld": {}, "credits": 2});
     let server = Server::start(&[&ok(&page)]).await;
     let provider = provider(&Options { max_content: 8, ..options(&server) });
-    let output = provider.run(&call("scrape", json!({"url": " HTTPS://Example.com:443/a/../b#part "}))).await.unwrap();
+    let output =
+        provider.run(&call("scrape", json!({"url": " HTTPS://Example.com:443/a/../b#part "}))).await.unwrap();
     let request = &server.requests()[0];
     assert!(request.starts_with("post /scrape http/1.1\r\n") && request.contains(KEY), "{request}");
     assert_eq!(body(request), json!({"url": "https://example.com/b"}));
@@ -277,8 +314,18 @@ async fn scrape_returns_the_text_of_a_page() {
 #[tokio::test]
 async fn pages_without_text_or_metadata() {
     for (page, expected) in [
-        (json!({"text": ""}), Some(json!({"ok": true, "title": "", "url": "https://a.example/", "content": "", "wordCount": 0}))),
-        (json!({"text": "abcde", "metadata": []}), Some(json!({"ok": true, "title": "", "url": "https://a.example/", "content": "abcde", "wordCount": 1}))),
+        (
+            json!({"text": ""}),
+            Some(
+                json!({"ok": true, "title": "", "url": "https://a.example/", "content": "", "wordCount": 0}),
+            ),
+        ),
+        (
+            json!({"text": "abcde", "metadata": []}),
+            Some(
+                json!({"ok": true, "title": "", "url": "https://a.example/", "content": "abcde", "wordCount": 1}),
+            ),
+        ),
         (json!({}), None),
         (json!({"text": 1}), None),
     ] {
@@ -293,7 +340,16 @@ async fn pages_without_text_or_metadata() {
 async fn urls_of_internal_servers_are_not_sent() {
     let server = Server::start(&[&ok(&json!({"text": "secret"}))]).await;
     let provider = provider(&options(&server));
-    for url in ["http://localhost/", "http://169.254.169.254/latest/", "http://2130706433/", "http://wiki.internal/", "file:///etc/passwd", "https://user:pw@example.com/", "", "example.com"] {
+    for url in [
+        "http://localhost/",
+        "http://169.254.169.254/latest/",
+        "http://2130706433/",
+        "http://wiki.internal/",
+        "file:///etc/passwd",
+        "https://user:pw@example.com/",
+        "",
+        "example.com",
+    ] {
         let error = provider.run(&call("scrape", json!({"url": url}))).await.unwrap_err();
         assert_eq!((error.code, error.is_retryable), (ErrorCode::BlockedUrl, false), "{url}");
     }
@@ -349,7 +405,8 @@ fn settings_that_cannot_be_used_are_reported() {
 #[test]
 fn queries_are_cleaned() {
     let options = Options::default();
-    let read = |arguments: Value| question::read(arguments.as_object().unwrap(), &options, &Default::default());
+    let read =
+        |arguments: Value| question::read(arguments.as_object().unwrap(), &options, &Default::default());
     for (query, expected) in [
         ("rust", "rust"),
         ("  rust \t\r\n language\u{7f}", "rust language"),
@@ -363,7 +420,15 @@ fn queries_are_cleaned() {
     for query in [json!({"query": " \u{0} "}), json!({}), json!({"query": 3})] {
         assert_eq!(read(query).unwrap_err().code, ErrorCode::InvalidArguments);
     }
-    for (count, expected) in [(json!(0), 1), (json!(1), 1), (json!(5), 5), (json!(6), 5), (json!(-1), 5), (json!(u64::MAX), 5), (json!(null), 5)] {
+    for (count, expected) in [
+        (json!(0), 1),
+        (json!(1), 1),
+        (json!(5), 5),
+        (json!(6), 5),
+        (json!(-1), 5),
+        (json!(u64::MAX), 5),
+        (json!(null), 5),
+    ] {
         assert_eq!(read(json!({"query": "a", "count": count})).unwrap().count, expected);
     }
 }

@@ -108,7 +108,8 @@ async fn question_shows_where_it_comes_from_and_no_secrets() {
 #[tokio::test]
 async fn page_is_opened_by_the_person() {
     let attended = Attended::new(&interactive("plain")).await;
-    let page = json!({"mode": "url", "message": "Sign in", "url": "https://example.org/", "elicitationId": "1"});
+    let page =
+        json!({"mode": "url", "message": "Sign in", "url": "https://example.org/", "elicitationId": "1"});
     let call = attended.call("ask", json!({"questions": [page]}));
     let (result, ()) = tokio::join!(call, attended.give(accepted(json!({}))));
     assert_eq!(result, json!([{"action": "accept"}]));
@@ -278,7 +279,8 @@ async fn call_that_needs_a_page_is_sent_again_when_it_was_opened() {
     assert_eq!(result, json!("opened"));
     let form = json!({"message": "m", "requestedSchema": {"type": "object", "properties": {}}});
     for pages in [json!([]), json!([5]), json!([form]), json!("x")] {
-        let output = attended.server.call("opens", json!({"times": 99, "pages": pages})).await.expect("an output");
+        let output =
+            attended.server.call("opens", json!({"times": 99, "pages": pages})).await.expect("an output");
         assert!(output.is_error && output.content.contains("which nobody did"), "{}", output.content);
     }
     let call = attended.server.call("opens", json!({"times": 99}));

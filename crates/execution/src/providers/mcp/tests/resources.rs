@@ -50,7 +50,10 @@ async fn endless_lists_are_cut_and_can_be_continued() {
     let server = Started::ready(&options("resources-endless")).await;
     let first = listed(&server, json!({})).await;
     assert_eq!(first["resources"].as_array().map(Vec::len), Some(90), "ten pages of nine");
-    assert_eq!((&first["cursor"], first["resources"][0]["name"].as_str().map(str::len)), (&json!("10"), Some(200)));
+    assert_eq!(
+        (&first["cursor"], first["resources"][0]["name"].as_str().map(str::len)),
+        (&json!("10"), Some(200))
+    );
     let next = listed(&server, json!({"cursor": "10"})).await;
     assert_eq!((&next["resources"][0]["uri"], next.get("templates")), (&json!("test://item/10-0"), None));
     let same = Started::ready(&options("resources-same")).await;
