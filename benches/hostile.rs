@@ -32,7 +32,7 @@ use toolwire::{
 };
 
 /// The length, in bytes, of the shorter text for a repeated marker.
-const MARKERS: usize = 20_000;
+const MARKERS: usize = 50_000;
 
 /// The same if every case is counted in its full length.
 const FULL: usize = 100_000;
