@@ -129,8 +129,7 @@ fn reasons(found: &FoundFormat) -> String {
 }
 
 fn advice(found: &FoundFormat, conversation: &Conversation) -> String {
-    let undeclared: Vec<_> =
-        found.calls.iter().filter(|call| !call.is_declared).map(|call| call.name.as_str()).collect();
+    let undeclared = found.calls.iter().find(|call| !call.is_declared);
     let name = found.format.name;
     let set = match found.is_automatic {
         true => "  set: nothing, `detect = \"auto\"` finds it".to_owned(),
@@ -138,9 +137,9 @@ fn advice(found: &FoundFormat, conversation: &Conversation) -> String {
             "  set: `--detect {name}`, or in the configuration\n\n    [[models]]\n    name = \"*\"\n    detect = [\"{name}\"]\n"
         ),
     };
-    match undeclared.first() {
-        Some(tool) if !conversation.tools.is_empty() => {
-            format!("{set}\n  but: the request declares no tool `{}`", clip(&escaped(tool), 64))
+    match undeclared {
+        Some(call) if !conversation.tools.is_empty() => {
+            format!("{set}\n  but: the request declares no tool `{}`", clip(&escaped(&call.name), 64))
         }
         _ => set,
     }
@@ -188,5 +187,5 @@ fn text(input: impl Read) -> Result<String, Failed> {
     let response: Value = serde_json::from_str(&text).unwrap_or_default();
     let message = ["/choices/0/message/content", "/choices/0/text", "/content/0/text", "/message/content"];
     let said = message.iter().find_map(|at| response.pointer(at)?.as_str());
-    Ok(said.map_or(text.clone(), str::to_owned))
+    Ok(said.map_or_else(|| text.clone(), str::to_owned))
 }

@@ -114,39 +114,35 @@ fn find(
     let mut found: Vec<_> = formats
         .map(|format| (format, read(Detect::Formats(vec![format.name]))))
         .filter(|(_, reading)| !reading.calls.is_empty())
+        .map(|(format, reading)| (format, marker(format, text), reading))
         .collect();
-    found.sort_by_key(|(format, reading)| {
-        let marked = marker(format, text).map_or(0, str::len);
-        (reading.broken(), reading.text, Reverse(marked), !format.auto)
+    found.sort_by_key(|(format, marker, reading)| {
+        (reading.broken(), reading.text, Reverse(marker.map_or(0, str::len)), !format.auto)
     });
     // Without a marker, a format says little against one that has its own.
     let rivals = |reading: &Reading| {
-        found.iter().any(|(format, other)| {
-            marker(format, text).is_some()
+        found.iter().any(|(_, marker, other)| {
+            marker.is_some()
                 && (other.broken(), other.text) <= (reading.broken(), reading.text)
                 && other.calls != reading.calls
         })
     };
     let equals = |format: &Format, reading: &Reading| {
-        let same = found.iter().filter(|(other, read)| *other != format && read.calls == reading.calls);
-        same.map(|(other, _)| other.name).collect()
+        let same = found.iter().filter(|(other, _, read)| *other != format && read.calls == reading.calls);
+        same.map(|(other, ..)| other.name).collect()
     };
-    let described = found.iter().map(|(format, reading)| {
-        let marker = marker(format, text);
-        let confidence = match () {
+    let described = found.iter().map(|(format, marker, reading)| FoundFormat {
+        format,
+        confidence: match () {
             () if reading.broken() > 0 => Confidence::Possible,
             () if marker.is_none() || rivals(reading) => Confidence::Likely,
             () => Confidence::Certain,
-        };
-        FoundFormat {
-            format,
-            confidence,
-            calls: reading.calls.clone(),
-            marker,
-            text: reading.text,
-            equals: equals(format, reading),
-            is_automatic: automatic == *reading,
-        }
+        },
+        calls: reading.calls.clone(),
+        marker: *marker,
+        text: reading.text,
+        equals: equals(format, reading),
+        is_automatic: automatic == *reading,
     });
     described.collect()
 }

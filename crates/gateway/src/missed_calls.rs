@@ -97,13 +97,13 @@ impl MissedCalls {
     /// Counts a response, and says whether it is one of those that are read.
     fn is_due(&self, model: &str) -> bool {
         let mut models = self.models.lock();
-        if !models.contains_key(model) {
-            if models.len() >= MAX_MODELS {
-                return false;
+        let Some(seen) = models.get_mut(model) else {
+            if models.len() < MAX_MODELS {
+                models.insert(model.to_owned(), SeenModel { responses: 1, ..SeenModel::default() });
+                return true;
             }
-            models.insert(model.to_owned(), SeenModel::default());
-        }
-        let Some(seen) = models.get_mut(model) else { return false };
+            return false;
+        };
         seen.responses += 1;
         seen.responses <= FIRST || seen.responses.is_multiple_of(EVERY)
     }
