@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -105,6 +107,34 @@ def test_debian_package(packages, place):
     assert {name for name in files_of(root) if not name.startswith("var/")} == {"etc/toolwire/toolwire.toml"}
     run("dpkg", *options, "--purge", "toolwire")
     assert not (root / "usr").exists() and not (root / "etc").exists()
+
+
+def libraries(program):
+    """The files that a dynamically linked program loads. The tested build is one, unlike that of the Dockerfile."""
+    return re.findall(r"(/\S+) \(0x", run("ldd", program))
+
+
+@pytest.mark.skipif(not shutil.which("buildah") or os.geteuid() != 0, reason="needs buildah, and must run as root")
+def test_image(place):
+    """Builds the image, except for its first stage, which compiles the program."""
+    # A short path, since buildah makes sockets below it.
+    with tempfile.TemporaryDirectory() as state:
+        buildah = ["buildah", "--storage-driver", "vfs", "--root", f"{state}/root", "--runroot", f"{state}/run"]
+        run("strip", "-o", place / "toolwire", BINARY)
+        run(REPOSITORY / "deploy/image-root", place / "toolwire", place / "out")
+        for library in libraries(BINARY):
+            run("install", "-D", library, f"{place}/out{library}")
+        stages = (REPOSITORY / "deploy/Dockerfile").read_text()
+        last = "FROM scratch" + stages.split("FROM scratch")[1]
+        build = ["build", "--isolation", "chroot", "--build-context", f"build={place}", "--tag", "localhost/toolwire", "--file", "-"]
+        run(*buildah, *build, place, input=last)
+        settings = json.loads(run(*buildah, "inspect", "--type", "image", "localhost/toolwire"))["OCIv1"]["config"]
+        assert (settings["User"], settings["Entrypoint"], settings["Cmd"]) == ("65532:65532", ["/usr/bin/toolwire"], ["serve"])
+        container = run(*buildah, "from", "localhost/toolwire").strip()
+        inside = [*buildah, "run", "--isolation", "chroot", container, "--", *settings["Entrypoint"]]
+        works(*inside, env={"PATH": os.environ["PATH"]})
+        # Keys are stored below /var/lib/toolwire, which the user must own.
+        assert run(*inside, "keys", "add", "someone")
 
 
 def test_packages_do_not_depend_on_the_machine_that_builds_them(packages):
