@@ -1,25 +1,29 @@
 //! The report as a self-contained HTML page, which includes the report's JSON and the script that draws it.
 
 use super::{Report, caveats::caveats, json::json, table::table};
-use crate::html::{STYLE, embedded, escaped, filled};
+use crate::html::{Page, escaped};
 
-/// The page's template. Names between `@@` are placeholders.
-const FRAME: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/charts.css");
 const SCRIPT: &str =
     concat!(include_str!("page/draw.js"), include_str!("page/charts.js"), include_str!("page/page.js"));
 
 pub fn page(report: &Report) -> String {
-    let title = format!("toolwire bench: {}", names(report));
-    let caveats = caveats(report).iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
-    let parts = [
-        ("@@title@@", escaped(&title)),
-        ("@@style@@", STYLE.to_owned()),
-        ("@@caveats@@", caveats),
-        ("@@table@@", escaped(&table(report, None))),
-        ("@@report@@", embedded(&json(report))),
-        ("@@script@@", SCRIPT.to_owned()),
-    ];
-    filled(FRAME, &parts)
+    let figures = escaped(&table(report, None));
+    let without_script = format!(
+        "<noscript><p>The charts need JavaScript. These are the figures:</p>\n\
+         <pre role=\"region\" aria-label=\"Figures\" tabindex=\"0\">{figures}</pre></noscript>"
+    );
+    Page {
+        command: "bench",
+        subject: &names(report),
+        caveats: &caveats(report),
+        sections: without_script,
+        report: &json(report),
+        style: STYLE,
+        script: Some(SCRIPT),
+        ..Page::default()
+    }
+    .html()
 }
 
 fn names(report: &Report) -> String {

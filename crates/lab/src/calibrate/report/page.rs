@@ -2,106 +2,115 @@
 
 use super::{
     Report, VariantReport,
-    table::{FAILURES, LEGEND, caveats, head, interval, percent},
+    table::{FAILURES, HEADS, caveats, head, interval, percent},
 };
 use crate::{
     bench::report::figure::{self, NONE},
     calibrate::interval::Share,
-    html::{Cell, TABLE_STYLE, embedded, escaped, filled, html_table, visible},
+    html::{Better, Cell, Page, escaped, html_table, section, visible},
 };
 
-/// The page's template. Names between `@@` are placeholders.
-const FRAME: &str = include_str!("page.html");
-
 pub fn page(report: &Report) -> String {
-    let caveats = caveats(report).iter().map(|line| format!("<li>{}</li>", visible(line))).collect();
     let entry = report.entry.clone().unwrap_or_else(|| "No variant had a proper call.".to_owned());
-    let parts = [
-        ("@@title@@", visible(&format!("toolwire calibrate: {}", report.model))),
-        ("@@style@@", TABLE_STYLE.to_owned()),
-        ("@@lead@@", visible(&head(report, usize::MAX).replace('\n', " · "))),
-        ("@@caveats@@", caveats),
-        ("@@legend@@", escaped(LEGEND)),
-        ("@@variants@@", variants(report)),
-        ("@@failures@@", failures(report)),
-        ("@@groups@@", groups(report)),
-        ("@@examples@@", report.variants.iter().map(examples).collect()),
-        ("@@entry@@", escaped(&entry)),
-        ("@@report@@", embedded(&report.json())),
+    let examples = report.variants.iter().map(examples).collect::<String>();
+    let sections = [
+        ("Variants", variants(report)),
+        ("Failures", failures(report)),
+        ("Right answers by group of prompts", groups(report)),
+        ("Examples of failures", examples),
+        ("Configuration", format!("<pre>{}</pre>", escaped(&entry))),
     ];
-    filled(FRAME, &parts)
+    let sections = sections.iter().filter(|(_, content)| !content.is_empty());
+    Page {
+        command: "calibrate",
+        subject: &report.model,
+        lead: &head(report, usize::MAX).replace('\n', " · "),
+        caveats: &caveats(report),
+        sections: sections.map(|(title, content)| section(title, content)).collect(),
+        report: &report.json(),
+        ..Page::default()
+    }
+    .html()
 }
 
 fn variants(report: &Report) -> String {
-    let heads = [
-        "variant",
-        "answers",
-        "proper",
-        "without history",
-        "with history",
-        "required",
-        "false calls",
-        "leaking",
-        "imitating",
-        "tokens",
-        "to call",
-        "to end",
-    ];
+    // The interval of a share is part of its cell.
+    let [first, _, rest @ ..] = HEADS;
+    let answers = ("answers", "all responses, including failures");
+    let end = ("to end", "time to the end of the response, the median");
+    let columns: Vec<_> = [answers, first].into_iter().chain(rest).chain([end]).collect();
+    let legend = columns.iter().map(|(head, meaning)| format!("<dt>{head}</dt><dd>{meaning}</dd>"));
+    let legend = legend.collect::<String>();
+    let heads: Vec<_> = ["variant"].into_iter().chain(columns.iter().map(|(head, _)| *head)).collect();
+    let heads: Vec<_> = heads.into_iter().map(str::to_owned).collect();
     let time = |millis: Option<f64>| {
-        Cell::Plain(millis.map_or_else(|| NONE.to_owned(), |millis| figure::time(millis * 1e3)))
+        Cell::Number(millis.map_or_else(|| NONE.to_owned(), |millis| figure::time(millis * 1e3)))
     };
     let rows = report.variants.iter().map(|variant| {
         vec![
-            Cell::Plain(visible(&variant.name)),
-            Cell::Plain(figure::count(variant.answers)),
-            share(&variant.proper),
-            share(&variant.proper_without_history),
-            share(&variant.proper_with_history),
-            share(&variant.proper_required),
-            share(&variant.false_calls),
-            share(&variant.leaks),
-            share(&variant.imitations),
-            Cell::Plain(format!("{:.0}", variant.tool_tokens)),
+            Cell::Name(visible(&variant.name)),
+            Cell::Number(figure::count(variant.answers)),
+            share(&variant.proper, Better::More),
+            share(&variant.proper_without_history, Better::More),
+            share(&variant.proper_with_history, Better::More),
+            share(&variant.proper_required, Better::More),
+            share(&variant.false_calls, Better::Less),
+            share(&variant.leaks, Better::Less),
+            share(&variant.imitations, Better::Less),
+            Cell::Number(format!("{:.0}", variant.tool_tokens)),
             time(variant.call_ms),
             time(variant.total_ms),
         ]
     });
-    html_table(&heads.map(str::to_owned), rows)
+    let table = html_table("Variants", &heads, rows);
+    format!(
+        "{table}\n<p class=\"note\">Small: the 95 % interval of the share above it.</p>\n<dl>{legend}</dl>"
+    )
 }
 
 /// Returns a cell that shows a share with its interval and a bar.
-fn share(share: &Share) -> Cell {
+fn share(share: &Share, better: Better) -> Cell {
     match share.value() {
-        None => Cell::Plain(NONE.to_owned()),
-        Some(value) => Cell::Share { value, text: format!("{} ({})", percent(share), interval(share)) },
+        None => Cell::Number(NONE.to_owned()),
+        Some(value) => {
+            let text = format!("{}<small>{}</small>", percent(share), interval(share));
+            Cell::Share { value, text, better }
+        }
     }
 }
 
+/// Returns nothing if there was no failure.
 fn failures(report: &Report) -> String {
-    let heads: Vec<_> = ["variant".to_owned()]
-        .into_iter()
-        .chain(FAILURES.map(|verdict| verdict.title().to_owned()))
-        .collect();
+    let count =
+        |variant: &VariantReport, verdict| variant.verdicts.get(&verdict).copied().unwrap_or_default();
+    if report.variants.iter().all(|variant| FAILURES.iter().all(|verdict| count(variant, *verdict) == 0)) {
+        return String::new();
+    }
+    let titles = FAILURES.map(|verdict| verdict.title().to_owned());
+    let heads: Vec<_> = ["variant".to_owned()].into_iter().chain(titles).collect();
     let rows = report.variants.iter().map(|variant| {
-        let counts = FAILURES.map(|verdict| variant.verdicts.get(&verdict).copied().unwrap_or_default());
-        let counts = counts.into_iter().map(|count| Cell::Plain(figure::count(count)));
-        [Cell::Plain(visible(&variant.name))].into_iter().chain(counts).collect()
+        let counts = FAILURES.map(|verdict| Cell::Number(figure::count(count(variant, verdict))));
+        [Cell::Name(visible(&variant.name))].into_iter().chain(counts).collect()
     });
-    html_table(&heads, rows)
+    html_table("Failures", &heads, rows)
 }
 
+/// Returns nothing if there was no answer.
 fn groups(report: &Report) -> String {
     let mut names: Vec<_> = report.variants.iter().flat_map(|variant| variant.groups.keys()).collect();
     names.sort_unstable();
     names.dedup();
+    if names.is_empty() {
+        return String::new();
+    }
     let heads: Vec<_> =
         ["variant".to_owned()].into_iter().chain(names.iter().map(|name| visible(name))).collect();
     let rows = report.variants.iter().map(|variant| {
         let shares = names.iter().map(|name| variant.groups.get(*name).copied().unwrap_or_default());
-        let shares = shares.map(|group| share(&group));
-        [Cell::Plain(visible(&variant.name))].into_iter().chain(shares).collect()
+        let shares = shares.map(|group| share(&group, Better::More));
+        [Cell::Name(visible(&variant.name))].into_iter().chain(shares).collect()
     });
-    html_table(&heads, rows)
+    html_table("Right answers by group of prompts", &heads, rows)
 }
 
 fn examples(variant: &VariantReport) -> String {
@@ -109,14 +118,10 @@ fn examples(variant: &VariantReport) -> String {
         return String::new();
     }
     let shown = variant.examples.iter().map(|example| {
-        let calls =
-            example.calls.iter().map(|call| format!("<pre>{}</pre>", visible(call))).collect::<String>();
-        let text = match example.text.is_empty() {
-            true => String::new(),
-            false => format!("<pre>{}</pre>", visible(&example.text)),
-        };
+        let answer = example.calls.iter().chain([&example.text]).filter(|text| !text.is_empty());
+        let answer = answer.map(|text| format!("<pre>{}</pre>", visible(text))).collect::<String>();
         format!(
-            "<dl><dt>{}: {}</dt><dd class=\"soft\">{}: {}</dd><dd>{calls}{text}</dd></dl>",
+            "<li><h3>{}: {}</h3><p class=\"dim\">{}: {}</p>{answer}</li>",
             example.verdict,
             visible(&example.why),
             visible(&example.prompt),
@@ -124,7 +129,10 @@ fn examples(variant: &VariantReport) -> String {
         )
     });
     let shown = shown.collect::<String>();
-    format!("<details><summary>{}</summary>{shown}</details>", visible(&variant.name))
+    format!(
+        "<details><summary>{}</summary><ul class=\"cases\">{shown}</ul></details>",
+        visible(&variant.name)
+    )
 }
 
 #[cfg(test)]
@@ -141,6 +149,20 @@ mod tests {
         assert_eq!(read.variants.len(), report.variants.len());
         assert_eq!(read.entry, report.entry);
         assert!(!page.contains("@@"), "a mark was left, or is in another order");
+    }
+
+    #[test]
+    fn every_column_is_explained_and_false_calls_are_not_green() {
+        let page = page(&example_report());
+        let (_, table) = page.split_once("aria-label=\"Variants\"").unwrap();
+        let (heads, _) = table.split_once("</thead>").unwrap();
+        let heads: Vec<_> = heads.split("</th>").filter_map(|head| head.rsplit('>').next()).collect();
+        assert_eq!((heads[0], heads.len()), ("variant", 13));
+        for head in &heads[1..12] {
+            assert!(page.contains(&format!("<dt>{head}</dt>")), "{head}");
+        }
+        assert!(page.contains("class=\"share less\" data-head=\"false\""));
+        assert!(page.contains("class=\"share more\" data-head=\"proper\""));
     }
 
     #[test]

@@ -47,7 +47,8 @@ pub fn table(report: &Report, width: Option<usize>) -> String {
     let mut parts = vec![head(report, words)];
     parts.push(shares(report).fitted(width));
     parts.push(failures(report).fitted(width));
-    parts.push(wrapped(LEGEND, "", words));
+    let legend = HEADS.map(|(head, meaning)| format!("{head}: {meaning}"));
+    parts.push(wrapped(&format!("{}.", legend.join("; ")), "", words));
     parts.extend(examples(report, words));
     let caveats: Vec<_> = caveats(report).iter().map(|line| wrapped(&escaped(line), "! ", words)).collect();
     if !caveats.is_empty() {
@@ -57,10 +58,19 @@ pub fn table(report: &Report, width: Option<usize>) -> String {
     parts.join("\n\n")
 }
 
-pub(super) const LEGEND: &str = "Proper: calls as wanted, of the prompts that want one, with the 95 % interval. New: of those without \
-    earlier calls in the conversation. History: of those with. Required: of those whose tool_choice requires a call. False: \
-    calls where none was wanted. Leaks, copies: answers with markup of a call in the text, or with copies of what the model \
-    was shown, of all. Tokens: of the instructions, estimated. To call: the median.";
+/// The columns of [`shares`] after the variant's name, with what they show.
+pub(super) const HEADS: [(&str, &str); 10] = [
+    ("proper", "calls as wanted, of the prompts that want one"),
+    ("95 %", "the interval of that share"),
+    ("new", "proper, of those without earlier calls in the conversation"),
+    ("history", "proper, of those with earlier calls"),
+    ("required", "proper, of those whose tool_choice requires a call"),
+    ("false", "calls where none was wanted"),
+    ("leaks", "answers with markup of a call in the text, of all"),
+    ("copies", "answers with copies of what the model was shown, of all"),
+    ("tokens", "of the instructions, estimated"),
+    ("to call", "time to the call, the median"),
+];
 
 /// Describes the run and its settings.
 pub(super) fn head(report: &Report, width: usize) -> String {
@@ -91,10 +101,7 @@ pub(super) fn interval(share: &Share) -> String {
 }
 
 fn shares(report: &Report) -> Grid {
-    let heads = [
-        "calls", "proper", "95 %", "new", "history", "required", "false", "leaks", "copies", "tokens",
-        "to call",
-    ];
+    let heads = ["variant"].into_iter().chain(HEADS.map(|(head, _)| head));
     let mut grid = Grid::new(heads, 1);
     for variant in &report.variants {
         let time = variant.call_ms.map_or_else(|| NONE.to_owned(), |millis| figure::time(millis * 1e3));

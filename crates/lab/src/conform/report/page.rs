@@ -1,10 +1,7 @@
 //! The report as a self-contained HTML page without scripts, which includes the report's JSON.
 
 use super::{Count, Report, Rule, table::held};
-use crate::html::{Cell, TABLE_STYLE, embedded, filled, html_table, visible};
-
-/// The page's template. Names between `@@` are placeholders.
-const FRAME: &str = include_str!("page.html");
+use crate::html::{Better, Cell, Page, html_table, section, visible};
 
 /// Maximum number of failed cases that are listed. The JSON in the page contains all of them.
 const LISTED: usize = 500;
@@ -15,42 +12,62 @@ pub fn page(report: &Report) -> String {
         "{} · {held} of {cases} cases held · seed {} · toolwire {}",
         report.gateway, report.seed, report.version
     );
-    let parts = [
-        ("@@title@@", visible(&format!("toolwire conform: {}", report.gateway))),
-        ("@@style@@", TABLE_STYLE.to_owned()),
-        ("@@lead@@", visible(&lead)),
-        ("@@counts@@", counts(report)),
-        ("@@rules@@", rules(&report.rules)),
-        ("@@notes@@", rules(&report.notes)),
-        ("@@failures@@", failures(report)),
-        ("@@report@@", embedded(&report.json())),
+    let listed = match report.failures.len() {
+        0..=LISTED => String::new(),
+        all => format!("<p class=\"note\">The first {LISTED} of {all}.</p>\n"),
+    };
+    let sections = [
+        ("Cases that held", counts(report)),
+        ("Rules that were violated", rules(&report.rules)),
+        ("Violations that all tested clients tolerate", rules(&report.notes)),
+        ("Failed cases", failures(report).map(|table| listed + &table).unwrap_or_default()),
     ];
-    filled(FRAME, &parts)
+    let sections = sections.iter().filter(|(_, content)| !content.is_empty());
+    Page {
+        command: "conform",
+        subject: &report.gateway,
+        lead: &lead,
+        sections: sections.map(|(title, content)| section(title, content)).collect(),
+        report: &report.json(),
+        ..Page::default()
+    }
+    .html()
 }
 
 fn counts(report: &Report) -> String {
     let heads = ["upstream", "category"].map(str::to_owned).into_iter();
     let heads: Vec<_> = heads.chain(report.clients.iter().map(|client| visible(client))).collect();
     let rows = report.rows.iter().map(|row| {
-        let names = [&row.upstream, &row.category].map(|name| Cell::Plain(visible(name)));
+        let names = [&row.upstream, &row.category].map(|name| Cell::Name(visible(name)));
         names.into_iter().chain(row.counts.iter().map(|count| share(*count))).collect()
     });
-    html_table(&heads, rows)
+    let table = html_table("Cases that held", &heads, rows);
+    format!(
+        "<p class=\"note\">By the dialect of the upstream and the category of the case; a column for each dialect of clients.</p>\n{table}"
+    )
 }
 
 fn share(count: Count) -> Cell {
+    if count.cases == 0 {
+        return Cell::Number(held(count));
+    }
     #[expect(clippy::cast_precision_loss, reason = "the width of a bar")]
-    let value = count.held as f64 / count.cases.max(1) as f64;
-    Cell::Share { value, text: held(count) }
+    let value = count.held as f64 / count.cases as f64;
+    let text = match count.held == count.cases {
+        true => held(count),
+        false => format!("<span class=\"bad\">{}</span>", held(count)),
+    };
+    Cell::Share { value, text, better: Better::More }
 }
 
+/// Returns nothing if there are no rules.
 fn rules(rules: &[Rule]) -> String {
     if rules.is_empty() {
-        return "<p>None.</p>".to_owned();
+        return String::new();
     }
     let shown = rules.iter().map(|rule| {
         format!(
-            "<dl><dt>{} × {}</dt><dd class=\"soft\">{}: {}</dd><dd><pre>{}</pre></dd></dl>",
+            "<li><h3>{} × {}</h3><p><span class=\"dim\">first in {}:</span> {}</p><pre>{}</pre></li>",
             rule.cases,
             visible(&rule.rule),
             visible(&rule.first),
@@ -58,16 +75,19 @@ fn rules(rules: &[Rule]) -> String {
             visible(&rule.command)
         )
     });
-    shown.collect()
+    format!("<ul class=\"cases\">{}</ul>", shown.collect::<String>())
 }
 
-fn failures(report: &Report) -> String {
-    let heads = ["case", "client", "rule"].map(str::to_owned);
+fn failures(report: &Report) -> Option<String> {
+    if report.failures.is_empty() {
+        return None;
+    }
+    let heads = ["case", "client", "violated"].map(str::to_owned);
     let rows = report.failures.iter().take(LISTED).map(|failure| {
         let rules = failure.faults.iter().map(|(rule, _)| visible(rule)).collect::<Vec<_>>().join("<br>");
-        vec![Cell::Plain(visible(&failure.case)), Cell::Plain(visible(&failure.client)), Cell::Plain(rules)]
+        vec![Cell::Name(visible(&failure.case)), Cell::Text(visible(&failure.client)), Cell::Text(rules)]
     });
-    html_table(&heads, rows)
+    Some(html_table("Failed cases", &heads, rows))
 }
 
 #[cfg(test)]
@@ -82,6 +102,16 @@ mod tests {
         let (data, _) = data.split_once("</script>").unwrap();
         assert_eq!(serde_json::from_str::<Report>(data).unwrap(), report);
         assert!(!page.contains("@@"), "a mark was left, or is in another order");
+    }
+
+    #[test]
+    fn only_sections_with_content_are_shown() {
+        let mut report = example_report();
+        let titles = |report: &Report| page(report).matches("<h2>").count();
+        assert_eq!(titles(&report), 3);
+        report.rules.clear();
+        report.failures.clear();
+        assert_eq!(titles(&report), 1);
     }
 
     #[test]

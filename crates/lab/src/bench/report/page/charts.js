@@ -54,7 +54,7 @@ function panel(report, bar, targets, base) {
     const value = bar.of(side.target.all);
     return html("div", { class: "row" },
       html("div", { class: "caption" },
-        html("span", { class: "name", title: side.name }, side.name),
+        html("span", { class: "name" }, side.name),
         html("span", { class: "ratio" }, ratioOf(report, side, bar.measure)),
         html("span", { class: "value" }, bar.format(value))),
       drawn("", (width) => stick(width, most, value, rounds(side), floor, side)));
@@ -116,9 +116,9 @@ function curves(sides) {
   function describe() {
     const [short, , meaning] = MEASURES[state.metric];
     caption.replaceChildren(
-      html("p", { class: "at" }, html("b", {}, `${short}, ${percent(state.at)}`), html("span", { class: "soft" }, ` · ${meaning}`)),
+      html("p", {}, html("b", {}, `${short}, ${percent(state.at)}`), html("span", { class: "dim" }, ` · ${meaning}`)),
       html("ul", { class: "legend" }, sides.filter((side) => curveOf(side, state.metric).length).map((side) =>
-        html("li", {}, swatch(side), html("span", { class: "name", title: side.name }, side.name),
+        html("li", {}, swatch(side), html("span", { class: "name" }, side.name),
           html("span", { class: "value" }, time(valueAt(curveOf(side, state.metric), state.at, state.log)))))));
   }
   const redraw = () => { chart.redraw(); describe(); };
@@ -226,7 +226,7 @@ function timelineChart(width, sides, state) {
   const parts = [];
   let top = 4;
   for (const side of sides) {
-    parts.push(shape("text", { class: "ink", x: left, y: top + 13 }, side.name));
+    parts.push(label(side.name, width - right, { class: "ink", x: left, y: top + 13 }));
     if (noted && side === sides[0]) parts.push(shape("text", { x: width, y: top + 13, "text-anchor": "end" }, "longest pause"));
     top += 20;
     for (const line of side.target.timelines) {
@@ -262,11 +262,11 @@ function streamRow(line, side, x, y, within, upTo) {
 function ramps(report, sides) {
   if (!report.ramps.length) return null;
   const chart = drawn("chart", (width) => rampChart(width, report.ramps, sides));
-  const rows = report.ramps.flatMap((ramp) => [...ramp.steps].sort((one, other) => one.streams - other.streams).map((step, index) =>
-    html("tr", { class: index ? "" : "first" }, html("th", { scope: "row" }, index ? "" : ramp.target), html("td", {}, count(step.streams)),
+  const rows = report.ramps.flatMap((ramp) => [...ramp.steps].sort((one, other) => one.streams - other.streams).map((step, index, all) =>
+    html("tr", {}, group(index, all.length, ramp.target), html("td", {}, count(step.streams)),
       html("td", { class: "text" }, step.held ? "met" : "not met"), html("td", { class: "text" }, step.measured.join(", ")))));
   return section("Ramp", `The highest number of concurrent streams that meets ${report.ramps[0].slo}. ● met, ✕ not met.`, chart,
-    html("details", {}, html("summary", {}, "All steps"), table(["", "streams", "", "measured"], rows, "prose")));
+    html("details", {}, html("summary", {}, "All steps"), table("Steps", ["target", "streams", "target met", "measured"], rows)));
 }
 
 function rampChart(width, ramps, sides) {
@@ -279,7 +279,7 @@ function rampChart(width, ramps, sides) {
     const y = index * pitch + 32;
     const side = sides.find((side) => side.name === ramp.target && !side.base) ?? sides[0];
     return shape("g", { color: side.color },
-      shape("text", { class: "ink", x: left, y: y - 16 }, ramp.target),
+      label(ramp.target, width - 140, { class: "ink", x: left, y: y - 16 }),
       shape("text", { class: "ink", x: width - right, y: y - 16, "text-anchor": "end" }, ramp.streams == null ? "never met" : `${count(ramp.streams)} streams`),
       shape("line", { class: "life", x1: left, x2: width - right, y1: y, y2: y }),
       ramp.streams != null && shape("line", { class: "curve", x1: left, x2: x(ramp.streams), y1: y, y2: y }),

@@ -26,8 +26,8 @@ function number(value) {
 }
 function time(us) {
   if (us == null || !Number.isFinite(us)) return NONE;
-  if (us < 999.5) return number(us) + " µs";
-  return us < 999500 ? number(us / 1e3) + " ms" : number(us / 1e6) + " s";
+  if (us < 999.5) return number(us) + "\u00a0µs";
+  return us < 999500 ? number(us / 1e3) + "\u00a0ms" : number(us / 1e6) + "\u00a0s";
 }
 const count = (value) => (value == null ? NONE : thousands(String(value)));
 const factor = (value) => (value !== 0 && Math.abs(value) < 0.0995 ? value.toFixed(3) : number(value));
@@ -36,7 +36,7 @@ const span = (seconds) =>
 // A mark on an axis: no more digits than it needs.
 function mark(us) {
   const [value, unit] = us < 1e3 ? [us, "µs"] : us < 1e6 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
-  return `${Number(value.toPrecision(3))} ${unit}`;
+  return `${Number(value.toPrecision(3))}\u00a0${unit}`;
 }
 // No more digits than the chart can point at: p50, p99, p99.92.
 const percent = (percentile) => `p${Number(percentile.toFixed(percentile < 100 ? Math.floor(-Math.log10(1 - percentile / 100) + 1e-6) : 0))}`;
@@ -77,6 +77,12 @@ function drawn(className, draw) {
   return box;
 }
 
+// Text in a chart does not wrap: as much of `text` as fits into `width` pixels, and all of it on hover.
+function label(text, width, attributes) {
+  const room = Math.max(4, Math.floor(width / 7));
+  return shape("text", attributes, text.length > room ? `${text.slice(0, room - 1)}…` : text, text.length > room && shape("title", {}, text));
+}
+
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "5 2", "1 2"];
 const swatch = (side) =>
   shape("svg", { class: "swatch", viewBox: "0 0 26 10", "aria-hidden": "true", color: side.color },
@@ -84,9 +90,18 @@ const swatch = (side) =>
 const section = (title, note, ...children) =>
   html("section", {}, html("h2", {}, title), note && html("p", { class: "note" }, note), ...children);
 
-function table(heads, rows, className) {
-  return html("div", { class: "scroll", tabindex: 0 },
-    html("table", { class: className },
-      html("thead", {}, html("tr", {}, heads.map((head) => html("th", { scope: "col" }, head)))),
+// A cell names its column, for screens on which a row is a list. The first column may have cells that span rows.
+function table(name, heads, rows) {
+  for (const row of rows) {
+    const missing = heads.length - row.cells.length;
+    [...row.cells].forEach((cell, index) => cell.localName === "td" && (cell.dataset.head = heads[index + missing]));
+  }
+  const isText = (index) => rows.some((row) => row.cells.length === heads.length && row.cells[index].matches("th, .text"));
+  return html("div", { class: "scroll", role: "region", "aria-label": name, tabindex: 0 },
+    html("table", { class: heads.length < 6 ? "few" : "many" },
+      html("thead", {}, html("tr", {}, heads.map((head, index) => html("th", { scope: "col", class: isText(index) && "text" }, head)))),
       html("tbody", {}, rows)));
 }
+
+// The head of a group of `length` rows, in the first of them.
+const group = (index, length, ...content) => index === 0 && html("th", { scope: "rowgroup", rowspan: length }, content);

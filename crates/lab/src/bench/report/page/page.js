@@ -8,18 +8,15 @@ const sides = [
 
 // ---- Head -----------------------------------------------------------------------------------------------------------
 
-const themes = ["auto", "light", "dark"];
-function themeButton() {
+const root = document.documentElement;
+function themeChoice() {
+  const themes = { auto: "System theme", light: "Light", dark: "Dark" };
   const asked = new URLSearchParams(location.search).get("theme");
-  let theme = themes.includes(asked) ? asked : "auto";
-  const button = html("button", { type: "button", on: { click: () => show(themes[(themes.indexOf(theme) + 1) % 3]) } });
-  const show = (next) => {
-    theme = next;
-    document.documentElement.dataset.theme = theme;
-    button.textContent = `theme: ${theme}`;
-  };
-  show(theme);
-  return button;
+  const options = Object.entries(themes).map(([theme, title]) => html("option", { value: theme, selected: theme === asked }, title));
+  const choice = html("select", { "aria-label": "Theme", on: { change: () => show() } }, options);
+  const show = () => { root.dataset.theme = choice.value; };
+  show();
+  return choice;
 }
 function saveButton() {
   const save = () => {
@@ -27,12 +24,12 @@ function saveButton() {
     html("a", { href: url, download: "bench.json" }).click();
     URL.revokeObjectURL(url);
   };
-  return html("button", { type: "button", on: { click: save } }, "save JSON");
+  return html("button", { type: "button", on: { click: save } }, "Save as JSON");
 }
-document.getElementById("tools").append(saveButton(), themeButton());
+document.querySelector("header .bar").append(html("div", { class: "bar push" }, saveButton(), themeChoice()));
 const started = new Date(report.started * 1000).toISOString().slice(0, 16).replace("T", " ");
 const machine = report.machine;
-document.getElementById("lead").append(
+document.querySelector(".lead").append(
   [`${report.dialect} · ${report.load}`, (report.rounds ? `${report.rounds} round${report.rounds > 1 ? "s" : ""} in ` : "") + span(report.seconds), `${started} UTC`,
     `${machine.system}, ${machine.cores} cores` + (machine.load ? `, load ${machine.load.map((load) => load.toFixed(2)).join(" → ")}` : "")].join(" · "));
 
@@ -44,14 +41,14 @@ function losses(all) {
 }
 const cards = html("div", { class: "targets" }, sides.map((side) =>
   html("div", { color: side.color },
-    html("b", { title: side.name }, side.name),
-    html("span", { class: "url", title: side.target.url }, side.target.url),
+    html("b", {}, side.name),
+    html("span", { class: "dim" }, side.target.url),
     `${count(side.target.all.good)} of ${count(side.target.all.streams)} streams good`, losses(side.target.all),
-    html("br"), html("span", { class: "soft" }, `${number(side.target.all.tokens_per_second)} tokens/s, ${count(side.target.all.gaps)} ${side.target.all.gaps === 1 ? "gap" : "gaps"}`))));
+    html("span", { class: "dim" }, `${number(side.target.all.tokens_per_second)} tokens/s, ${count(side.target.all.gaps)} ${side.target.all.gaps === 1 ? "gap" : "gaps"}`))));
 
 // ---- Figures --------------------------------------------------------------------------------------------------------
 
-const head = (side) => html("th", { scope: "row", title: side.name }, swatch(side), side.name);
+const head = (side) => html("th", { scope: "row" }, swatch(side), side.name);
 const cells = (values) => values.map((value) => html("td", {}, value));
 const against = (measure) => {
   const ratio = compared(report).find((ratio) => ratio.measure === measure);
@@ -60,56 +57,57 @@ const against = (measure) => {
 
 function latencies() {
   const rows = Object.keys(MEASURES).flatMap((metric) =>
-    sides.filter((side) => side.target.all.metrics[metric]).map((side, index) => {
+    sides.filter((side) => side.target.all.metrics[metric]).map((side, index, all) => {
       const found = side.target.all.metrics[metric];
-      return html("tr", { class: index ? "" : "first" },
-        html("td", { title: MEASURES[metric][1] }, index ? "" : MEASURES[metric][0]), head(side),
-        html("td", { class: "less" }, count(found.count)),
+      return html("tr", {}, group(index, all.length, MEASURES[metric][0]), head(side),
+        cells([count(found.count)]),
         cells(["min", "mean", "p50", "p90", "p95", "p99", "p999", "max"].map((statistic) => time(found[statistic]))),
-        cells(["p50", "p99"].map((statistic) => ratioOf(report, side, `${metric}_${statistic}`))));
+        cells(compared(report).length ? ["p50", "p99"].map((statistic) => ratioOf(report, side, `${metric}_${statistic}`)) : []));
     }));
-  const heads = ["", "", "values", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
-  const ratios = compared(report).length ? [`p50 ${against("ttft_p50")}`, `p99 ${against("ttft_p99")}`] : ["", ""];
-  return rows.length ? table([...heads, ...ratios], rows, "wide") : null;
+  const heads = ["measure", "target", "values", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
+  const ratios = compared(report).length ? [`p50 ${against("ttft_p50")}`, `p99 ${against("ttft_p99")}`] : [];
+  return rows.length ? table("Latencies", [...heads, ...ratios], rows) : null;
 }
 
 function counts() {
   const kinds = ["streams", "good", "refused", "failed", "broken", "malformed", ...(report.targets.some((target) => target.all.unsent) ? ["unsent"] : []), "gaps", "tokens", "bytes"];
   const rows = sides.map((side) => html("tr", {}, head(side), cells(kinds.map((kind) => count(side.target.all[kind]))), cells([number(side.target.all.streams_per_second), number(side.target.all.tokens_per_second)])));
-  return table(["", ...kinds, "streams/s", "tokens/s"], rows);
+  return table("Counts", ["target", ...kinds, "streams/s", "tokens/s"], rows);
 }
 
 // The cost per token and per stream, and the ratios of measures that are not times.
 function costs() {
-  const watched = report.targets.some((target) => target.all.process);
+  const isWatched = report.targets.some((target) => target.all.process);
+  const ratio = (measure) => against(measure) && [against(measure), (side) => ratioOf(report, side, measure)];
   const rate = against("tokens_per_second");
-  if (!watched && !rate) return null;
-  const rows = sides.filter((side) => !side.base).map((side) => {
-    const { process } = side.target.all;
-    return html("tr", {}, head(side), rate && cells([ratioOf(report, side, "tokens_per_second")]),
-      watched && cells([time(process?.cpu_per_token), ratioOf(report, side, "cpu_per_token"),
-        number(process?.kib_per_stream), ratioOf(report, side, "kib_per_stream"),
-        number(process?.idle_kib / 1024), number(process?.peak_kib / 1024), count(process?.open_streams)]));
-  });
-  return table(["", ...(rate ? [`tokens/s ${rate}`] : []), ...(watched ? ["CPU/token",
-    against("cpu_per_token"), "KiB/stream", against("kib_per_stream"), "MiB idle", "MiB peak", "open streams"] : [])], rows);
+  const columns = [
+    rate && [`tokens/s ${rate}`, (side) => ratioOf(report, side, "tokens_per_second")],
+    ...(isWatched ? [
+      ["CPU/token", ({ target }) => time(target.all.process?.cpu_per_token)], ratio("cpu_per_token"),
+      ["KiB/stream", ({ target }) => number(target.all.process?.kib_per_stream)], ratio("kib_per_stream"),
+      ["MiB idle", ({ target }) => number(target.all.process?.idle_kib / 1024)],
+      ["MiB peak", ({ target }) => number(target.all.process?.peak_kib / 1024)],
+      ["open streams", ({ target }) => count(target.all.process?.open_streams)]] : []),
+  ].filter(Boolean);
+  const rows = sides.filter((side) => !side.base).map((side) => html("tr", {}, head(side), cells(columns.map(([, of]) => of(side)))));
+  return columns.length ? table("Costs", ["target", ...columns.map(([title]) => title)], rows) : null;
 }
 
 function rounds() {
   const shown = [["ttft", "p50"], ["ttft", "p99"], ["itl", "p99"], ["added", "p50"], ["added", "p99"]];
-  const rows = report.targets.flatMap((target, position) => target.rounds.map((round, index) =>
-    html("tr", { class: index ? "" : "first" }, index ? html("th", {}) : head(sides[position]),
+  const rows = report.targets.flatMap((target, position) => target.rounds.map((round, index, all) =>
+    html("tr", {}, group(index, all.length, swatch(sides[position]), target.name),
       cells([index + 1, `${count(round.good)} of ${count(round.streams)}`]),
       cells(shown.map(([metric, statistic]) => time(round.metrics[metric]?.[statistic]))),
       cells([number(round.tokens_per_second), time(round.process?.cpu_per_token), number(round.process?.kib_per_stream)]))));
-  const heads = ["", "round", "good", ...shown.map(([metric, statistic]) => `${MEASURES[metric][0]} ${statistic}`), "tokens/s", "CPU/token", "KiB/stream"];
-  return html("details", {}, html("summary", {}, "Round by round"), table(heads, rows, "wide"));
+  const heads = ["target", "round", "good", ...shown.map(([metric, statistic]) => `${MEASURES[metric][0]} ${statistic}`), "tokens/s", "CPU/token", "KiB/stream"];
+  return html("details", {}, html("summary", {}, "Round by round"), table("Rounds", heads, rows));
 }
 
 function complaints() {
-  const rows = sides.flatMap((side) => Object.entries(side.target.complaints).map(([sentence, times], index) =>
-    html("tr", { class: index ? "" : "first" }, index ? html("th", {}) : head(side), html("td", {}, count(times)), html("td", { class: "text" }, sentence))));
-  return rows.length ? section("Complaints", "How streams violated the rules of their dialect, or how they broke off.", table(["", "times", ""], rows, "prose")) : null;
+  const rows = sides.flatMap((side) => Object.entries(side.target.complaints).map(([sentence, times], index, all) =>
+    html("tr", {}, group(index, all.length, swatch(side), side.name), cells([count(times)]), html("td", { class: "text" }, sentence))));
+  return rows.length ? section("Complaints", "How streams violated the rules of their dialect, or how they broke off.", table("Complaints", ["target", "times", "complaint"], rows)) : null;
 }
 
 // ---- Method ---------------------------------------------------------------------------------------------------------
@@ -130,7 +128,7 @@ function method() {
   return section("Method", "", html("dl", {}, terms.flatMap(([term, meaning]) => [html("dt", {}, term), html("dd", {}, meaning)])));
 }
 
-document.getElementById("main").append(...[
+document.querySelector("main").append(...[
   cards,
   report.rounds ? null : ramps(report, sides),
   section("Side by side", "All rounds together; whiskers show the lowest and the highest round. Lower is better unless stated otherwise."
