@@ -189,7 +189,7 @@ fn reading(
 ) -> Reading {
     let rules = Rules { detect, ..Rules::default() };
     let mut reading = Reading::default();
-    let Some(mut detector) = Detector::new(tools.clone(), &rules, known) else { return reading };
+    let Some(mut detector) = Detector::once(tools.clone(), &rules, known) else { return reading };
     let mut events: Vec<Event<'static>> = Vec::new();
     detector.event(Event::Text(text.into()), &mut events);
     detector.event(Event::Finish(Finish::Stop), &mut events);

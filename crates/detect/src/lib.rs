@@ -91,6 +91,7 @@ use self::{
     quote::Quote,
     reading::{Reading, Rivals},
     search::Search,
+    shared_plans::PlanUse,
     start::Start,
     string_fast_path::StringFastPath,
     tentative::{LastEnd, Tentative},
@@ -210,8 +211,17 @@ impl Detector {
         known: &KnownFormats,
         waits: bool,
     ) -> Option<Self> {
-        let search = Search::new(tools, settings, known, waits)?;
-        Some(Self {
+        Search::new(tools, settings, known, waits, PlanUse::Kept).map(|search| Self::of(search, settings))
+    }
+
+    /// Like [`Self::new`], for one text that is read in many formats.
+    fn once(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
+        let waits = settings.arguments == ArgumentDelivery::Whole;
+        Search::new(tools, settings, known, waits, PlanUse::Once).map(|search| Self::of(search, settings))
+    }
+
+    fn of(search: Search, settings: &Rules) -> Self {
+        Self {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),
             search,
@@ -233,7 +243,7 @@ impl Detector {
             pending: None,
             quotes_only: false,
             quoted: QuotedCount::default(),
-        })
+        }
     }
 
     /// Starts a message, which the prompt may already have begun.

@@ -9,7 +9,7 @@ use super::{
     gate::Wait,
     markers::Markers,
     openers::Reads,
-    shared_plans::{Origin, SharedPlans},
+    shared_plans::{Origin, PlanUse, SharedPlans},
     text::tail,
     walk::CallRules,
 };
@@ -140,7 +140,7 @@ impl SearchPlan {
     /// Returns the plan, or `None` if there is nothing to look for. The plan for automatic detection is built only
     /// once, and plans for named formats are shared. Formats that a model's name adds are tried before the formats of
     /// that plan.
-    fn of(settings: &Rules, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
+    fn of(settings: &Rules, known: &KnownFormats, reads: Reads, plan_use: PlanUse) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
         static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
@@ -162,7 +162,7 @@ impl SearchPlan {
         };
         let chosen = if settings.quoted_calls == QuotedCalls::Call { Chosen::All } else { Chosen::Unquoted };
         let origin = Origin { formats: known.named(names), reads, chosen, with_auto };
-        Some(SHARED.get(origin, |origin| {
+        Some(SHARED.get(origin, plan_use, |origin| {
             let behind = if with_auto { Some(&**auto) } else { reads.reasoning.then(|| &**SAID) };
             let mut plan = Self::new(&origin.formats, reads, chosen, behind);
             plan.only_reasoning = !with_auto && reads.calls;
@@ -333,11 +333,12 @@ impl Search {
         settings: &Rules,
         known: &KnownFormats,
         waits: bool,
+        plan_use: PlanUse,
     ) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning.reads_markers() };
         Some(Self {
-            sought: SearchPlan::of(settings, known, reads)?,
+            sought: SearchPlan::of(settings, known, reads, plan_use)?,
             calls,
             // If calls are not detected, no name belongs to a tool, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },

@@ -12,6 +12,14 @@ use crate::format::Format;
 /// The number of plans that are kept, of a few kilobytes each. The oldest one makes way for a new one.
 const KEPT: usize = 32;
 
+/// Whether a plan is kept for later responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PlanUse {
+    Kept,
+    /// The plan serves one text. Keeping it would take the place of plans that requests need.
+    Once,
+}
+
 /// What a plan of named formats is built from.
 #[derive(Debug)]
 pub(super) struct Origin {
@@ -42,13 +50,21 @@ impl SharedPlans {
     }
 
     /// Returns the plan of `origin`, which `build` builds if it is not kept.
-    pub(super) fn get(&self, origin: Origin, build: impl FnOnce(&Origin) -> SearchPlan) -> Arc<SearchPlan> {
+    pub(super) fn get(
+        &self,
+        origin: Origin,
+        plan_use: PlanUse,
+        build: impl FnOnce(&Origin) -> SearchPlan,
+    ) -> Arc<SearchPlan> {
         let plans = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, plan)) = plans().iter().find(|(known, _)| known.is(&origin)) {
             return Arc::clone(plan);
         }
         // Other requests do not wait meanwhile.
         let plan = Arc::new(build(&origin));
+        if plan_use == PlanUse::Once {
+            return plan;
+        }
         let mut plans = plans();
         if plans.len() == KEPT {
             plans.remove(0);
@@ -72,15 +88,22 @@ mod tests {
     #[test]
     fn a_plan_is_built_once_and_the_oldest_one_is_forgotten() {
         let (shared, built) = (SharedPlans::new(), Cell::new(0));
-        let get = |origin: Origin| {
-            shared.get(origin, |origin| {
+        let get_for = |plan_use, origin: Origin| {
+            shared.get(origin, plan_use, |origin| {
                 built.set(built.get() + 1);
                 SearchPlan::new(&origin.formats, origin.reads, origin.chosen, None)
             })
         };
+        let get = |origin| get_for(PlanUse::Kept, origin);
         let plan = get(origin(&ALL[..1]));
         assert!(Arc::ptr_eq(&plan, &get(origin(&ALL[..1]))));
+        assert!(Arc::ptr_eq(&plan, &get_for(PlanUse::Once, origin(&ALL[..1]))));
         assert_eq!(built.get(), 1);
+        for other in &ALL[1..=KEPT] {
+            get_for(PlanUse::Once, origin(&[other]));
+        }
+        assert_eq!((built.replace(1), shared.0.lock().unwrap().len()), (KEPT + 1, 1));
+        assert!(Arc::ptr_eq(&plan, &get(origin(&ALL[..1]))));
         for other in &ALL[1..=KEPT] {
             get(origin(&[other]));
         }
