@@ -87,7 +87,14 @@ pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
 pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) -> Option<Duration> {
     move |cell| match duration(cell.clone())? {
         given if range.contains(&given) => Some(given),
-        _ => cell.wrong(format!("expected a duration from {:?} to {:?}", range.start(), range.end())),
+        _ => {
+            let written = |duration: &Duration| humantime::format_duration(*duration).to_string();
+            cell.wrong(format!(
+                "expected a duration from {} to {}",
+                written(range.start()),
+                written(range.end())
+            ))
+        }
     }
 }
 
@@ -189,6 +196,9 @@ pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     let is_reference = text.starts_with("env:") || text.starts_with("file:");
     if is_reference && cell.is_overlaid() {
         return cell.wrong("only the configuration file may refer to environment variables and files");
+    }
+    if text == "env:" {
+        return cell.wrong("there is no name after `env:`");
     }
     if let Some(name) = text.strip_prefix("env:") {
         return match (cell.context.environment)(name) {
