@@ -16,7 +16,7 @@ use tracing::{
 use tracing_subscriber::{
     EnvFilter,
     field::{RecordFields, VisitOutput},
-    filter::ParseError,
+    filter::{LevelFilter, ParseError},
     fmt::{
         FmtContext, FormatEvent, FormatFields,
         format::{DefaultVisitor, Writer},
@@ -28,6 +28,7 @@ use super::{
     List,
     untrusted_text::{MAX_VALUE, cleaned, clip, write_printable},
 };
+use toolwire_pipeline::wire::suggest::suggest;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Style {
@@ -38,14 +39,54 @@ pub enum Style {
     Json,
 }
 
+/// The levels of log lines, and `off`.
+pub const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// A filter of log lines that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogFilterError {
+    #[error("there is no level `{word}`; {}", suggest(.word, &LEVELS, None))]
+    UnknownLevel { word: String },
+    #[error(transparent)]
+    Syntax(#[from] ParseError),
+}
+
+/// Checks the levels in a filter. The library takes an unknown word for the name of a target, which silences all
+/// others.
+fn check_levels(filter: &str) -> Result<(), LogFilterError> {
+    let mut depth = 0_usize;
+    let directives = filter.split(|char| {
+        match char {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        char == ',' && depth == 0
+    });
+    for directive in directives.map(str::trim).filter(|directive| !directive.is_empty()) {
+        // A span or a path is the name of a target, which needs no level.
+        let (target, level) = match directive.rsplit_once('=') {
+            Some((target, level)) if !level.contains([']', '}']) => (target, level.trim()),
+            _ => ("", directive),
+        };
+        let is_target = target.is_empty() && level.contains(['[', ':']);
+        let is_level = level.is_empty() || level.parse::<LevelFilter>().is_ok();
+        if !is_target && !is_level {
+            return Err(LogFilterError::UnknownLevel { word: clip(level, MAX_VALUE).into_owned() });
+        }
+    }
+    Ok(())
+}
+
 /// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual syntax (`info`,
 /// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured` is set. Does nothing if logging is
 /// already set up.
 ///
 /// # Errors
 /// If `filter` is invalid.
-pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
+pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), LogFilterError> {
     let chosen = filter.unwrap_or("info");
+    check_levels(chosen)?;
     let mut filter = EnvFilter::try_new(chosen)?;
     if !chosen.contains("rmcp") {
         // rmcp logs everything that MCP servers send.

@@ -16,6 +16,14 @@ pub fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Returns `text` in a colour, given as the parameters of the terminal's sequence, if `is_coloured`.
+pub fn painted(colour: &str, text: &str, is_coloured: bool) -> String {
+    match is_coloured {
+        true => format!("\x1b[{colour}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    }
+}
+
 /// Returns the width of the terminal in columns. `None` if `stream` is not a terminal or does not report its width.
 pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
