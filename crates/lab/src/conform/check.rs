@@ -10,7 +10,7 @@ use super::{
     received_response::{ReceivedCall, ReceivedResponse},
 };
 use crate::{clients, follow};
-use toolwire_pipeline::dialect::ClientDialect;
+use toolwire_pipeline::{dialect::ClientDialect, event::Finish};
 
 /// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -126,7 +126,7 @@ impl Faults {
         }
         self.calls(wanted, received);
         self.holds(received.finish == Some(wanted.finish), "the finish reason is wrong", || {
-            format!("{:?}, not {:?}", received.finish, wanted.finish)
+            format!("{}, not {}", finish_word(received.finish), finish_word(Some(wanted.finish)))
         });
         if let Some((input, output)) = wanted.usage {
             let expected = (Some(input), Some(output));
@@ -135,7 +135,7 @@ impl Faults {
                 _ => "the token counts are not the upstream's",
             };
             self.holds(received.usage == expected, rule, || {
-                format!("{:?}, not {expected:?}", received.usage)
+                format!("{}, not {}", usage_words(received.usage), usage_words(expected))
             });
         }
     }
@@ -183,7 +183,7 @@ impl Faults {
                 true => "a truncated response looks complete",
                 false => "a failed response looks complete",
             };
-            return self.add(rule, format!("finish {:?}", received.finish));
+            return self.add(rule, format!("finish reason: {}", finish_word(received.finish)));
         }
         let rule = match received.is_interrupted {
             true => "the body is interrupted without an error event",
@@ -202,6 +202,22 @@ impl Faults {
             self.holds(is_beginning, "a call is invented", || format!("{}({})", call.name, call.arguments));
         }
     }
+}
+
+/// The finish reason in OpenAI's words, which most dialects share.
+fn finish_word(finish: Option<Finish>) -> &'static str {
+    match finish {
+        Some(Finish::Stop) => "stop",
+        Some(Finish::Calls) => "tool_calls",
+        Some(Finish::Length) => "length",
+        Some(Finish::Filter) => "content_filter",
+        None => "none",
+    }
+}
+
+fn usage_words((input, output): (Option<u64>, Option<u64>)) -> String {
+    let word = |count: Option<u64>| count.map_or_else(|| "none".to_owned(), |count| count.to_string());
+    format!("{} in and {} out", word(input), word(output))
 }
 
 /// Whether both strings are the same JSON value. Numbers are compared digit by digit.
@@ -226,7 +242,6 @@ fn difference(expected: &str, got: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolwire_pipeline::event::Finish;
 
     fn wanted() -> Wanted {
         Wanted {

@@ -81,7 +81,15 @@ impl Client {
         };
         match timeout(self.timeout, begun).await {
             Ok(Ok((StatusCode::OK, true))) => {}
-            other => return Found::fault("a good response is refused", format!("{other:?}")),
+            other => {
+                let why = match other {
+                    Ok(Ok((StatusCode::OK, false))) => "the response is empty".to_owned(),
+                    Ok(Ok((status, _))) => status.to_string(),
+                    Ok(Err(error)) => causes(&*error),
+                    Err(_) => format!("no response within {}", humantime::format_duration(self.timeout)),
+                };
+                return Found::fault("a good response is refused", why);
+            }
         }
         let key = request::key(&case.name, dialect.dialect().name());
         match timeout(self.timeout.min(DEPARTURE), departures.wait(&key)).await {

@@ -1,6 +1,15 @@
 //! [`Mock`]: the upstream that plays the cases.
 
-use std::{collections::HashMap, future::pending, io, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::pending,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -35,12 +44,23 @@ type MockBody = UnsyncBoxBody<Bytes, io::Error>;
 pub struct Mock {
     cases: Arc<HashMap<String, Arc<Case>>>,
     departures: Departures,
+    /// Whether any request has arrived.
+    is_called: Arc<AtomicBool>,
 }
 
 impl Mock {
     pub fn new(cases: &[Arc<Case>]) -> Self {
         let cases = cases.iter().map(|case| (case.name.clone(), Arc::clone(case)));
-        Self { cases: Arc::new(cases.collect()), departures: Departures::default() }
+        Self {
+            cases: Arc::new(cases.collect()),
+            departures: Departures::default(),
+            is_called: Arc::default(),
+        }
+    }
+
+    /// Whether any request has arrived, now or later.
+    pub fn is_called(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_called)
     }
 
     /// The requests that the gateway has closed.
@@ -58,6 +78,7 @@ impl Mock {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<MockBody> {
+        self.is_called.store(true, Ordering::Relaxed);
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().trim_end_matches('/');
         if parts.method == Method::GET && path.ends_with("/models") {
