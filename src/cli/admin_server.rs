@@ -1,26 +1,18 @@
 //! [`AdminServer`]: the options that tell a command which server's admin API to call.
 
-use std::env;
-
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::output::Failed;
+use super::upstream_flags::resolved_secret;
 
 /// The address of a server, and the key for it.
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminServer {
     /// The server, which needs [admin] in its configuration
-    #[arg(
-        long,
-        visible_alias = "url",
-        value_name = "URL",
-        env = "TOOLWIRE_SERVER",
-        default_value = "http://127.0.0.1:8787"
-    )]
+    #[arg(long, value_name = "URL", env = "TOOLWIRE_SERVER", default_value = "http://127.0.0.1:8787")]
     pub(super) server: String,
-    /// An admin key, or env:NAME; the environment keeps it out of the list of processes
-    #[arg(long, value_name = "KEY", env = "TOOLWIRE_ADMIN_KEY", hide_env_values = true, value_parser = key)]
+    /// An admin key: env:NAME or file:PATH
+    #[arg(long, value_name = "SECRET", env = "TOOLWIRE_ADMIN_KEY", hide_env_values = true, value_parser = resolved_secret)]
     admin_key: Option<SecretString>,
 }
 
@@ -40,11 +32,4 @@ impl AdminServer {
         bearer.set_sensitive(true);
         Ok(Some(bearer))
     }
-}
-
-/// Parses a key, or `env:NAME` for a key in an environment variable.
-fn key(written: &str) -> Result<SecretString, Failed> {
-    let Some(name) = written.strip_prefix("env:") else { return Ok(SecretString::from(written)) };
-    let value = env::var(name).ok().filter(|value| !value.is_empty());
-    Ok(value.ok_or_else(|| format!("the environment variable `{name}` is not set"))?.into())
 }

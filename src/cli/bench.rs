@@ -17,6 +17,7 @@ use self::{children::Child, started_servers::StartedServers};
 use super::{
     output::{Failed, failed, in_file, refused, warn},
     report_flags::STDOUT,
+    upstream_flags::{is_typed, resolved_secret},
 };
 use toolwire_gateway::{observe::terminal, terminated};
 use toolwire_lab::{
@@ -61,10 +62,7 @@ const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", 
 
 /// Warns about keys on the command line, which every user of the machine can read.
 fn warn_of_keys(args: &Args) {
-    let is_typed = args
-        .api_key
-        .as_ref()
-        .is_some_and(|key| env::var("TOOLWIRE_BENCH_KEY").map_or(true, |value| value != key.expose_secret()));
+    let is_typed = args.api_key.as_ref().is_some_and(|key| is_typed(key, "TOOLWIRE_BENCH_KEY"));
     let is_key = |name: &HeaderName| KEY_HEADERS.iter().any(|key| name == key);
     if args.headers.iter().any(|(name, _)| is_key(name)) {
         warn(
@@ -104,9 +102,9 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let headers = headers(args)?;
     let baseline = (!args.mock.no_baseline).then(|| started_servers::baseline(&args.mock)).transpose()?;
     let terms =
-        Terms { dialect: args.dialect, model: args.model.clone(), max_tokens: args.prompts.max_tokens };
+        Terms { dialect: args.client, model: args.model.clone(), max_tokens: args.prompts.max_tokens };
     let plan = Plan {
-        dialect: args.dialect,
+        dialect: args.client,
         model: terms.model().to_owned(),
         targets: contenders(targets, &pids, &headers)?,
         prompts: prompts(args, &terms, &fixtures)?,
@@ -159,8 +157,9 @@ fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName,
 /// Returns the headers to send with every request: the API key, in the header that the dialect uses for it, and those
 /// given on the command line.
 fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
-    let key = args.api_key.as_ref().map(ExposeSecret::expose_secret);
-    let mut headers = bench::headers(args.dialect, key)
+    let key = args.api_key.as_ref().map(|key| resolved_secret(key.expose_secret())).transpose();
+    let key = key.map_err(|error| format!("--api-key: {error}"))?;
+    let mut headers = bench::headers(args.client, key.as_ref().map(ExposeSecret::expose_secret))
         .map_err(|_| "--api-key: contains characters that a header cannot have")?;
     headers.extend(args.headers.iter().cloned());
     Ok(headers)
@@ -169,8 +168,8 @@ fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
 fn prompts(args: &Args, terms: &Terms, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
     let flags = &args.prompts;
     if !fixtures.is_empty() {
-        if args.dialect != ClientDialect::Chat {
-            return Err("requests of fixtures are chat requests: --replay requires --dialect chat".into());
+        if args.client != ClientDialect::Chat {
+            return Err("requests of fixtures are chat requests: --replay requires --client chat".into());
         }
         return Ok(Prompts::of_fixtures(fixtures)?);
     }
@@ -178,7 +177,7 @@ fn prompts(args: &Args, terms: &Terms, fixtures: &[Fixture]) -> Result<Prompts, 
         Some(file) => {
             Prompts::read(file, terms).map_err(|error| format!("{}:{error}", file.display()).into())
         }
-        None => Ok(Prompts::generated(terms, flags.prompt_tokens, flags.tools)),
+        None => Ok(Prompts::generated(terms, flags.prompt_tokens, flags.tool_count)),
     }
 }
 

@@ -17,7 +17,7 @@ use self::{flags::PromptFlags, subject::Subject};
 use super::{
     block_on::block_on,
     output::{Failed, FileError, failed, in_file, refused, warn},
-    upstream_flags,
+    problems,
 };
 use toolwire_gateway::{terminated, with_known_servers};
 use toolwire_lab::calibrate::{
@@ -46,7 +46,7 @@ async fn calibrate(args: &Args) -> Result<ExitCode, ExitCode> {
     let subject = Subject::find(&args.upstream, args.run.timeout).await?;
     let formats = subject.formats(&args.variants.formats).map_err(|error| refused(error, None))?;
     let variants = Variant::combinations(&formats, &wordings, &args.variants.enforce);
-    let config = subject.with_variants(&variants).map_err(|problems| upstream_flags::refused(&problems))?;
+    let config = subject.with_variants(&variants).map_err(|problems| problems::refused(&problems))?;
     let config = Arc::new(with_known_servers(config).await);
     let measured = format!("{} {}", subject.url(), subject.upstream_name);
     let mut plan = Plan {
@@ -67,7 +67,7 @@ async fn calibrate(args: &Args) -> Result<ExitCode, ExitCode> {
     }
     if plan.size() > MAX_QUESTIONS {
         let message = format_args!("{} requests are too many: at most {MAX_QUESTIONS}", plan.size());
-        return Err(refused(message, Some("fewer --runs, --formats or --wordings")));
+        return Err(refused(message, Some("fewer --runs, --format or --wordings")));
     }
     eprintln!("answers are kept in {}", plan.cache.display());
     let measured = measure(&plan).await.map_err(|error| failed(error, None))?;
@@ -113,7 +113,7 @@ fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) ->
 fn cases(flags: &PromptFlags) -> Result<CaseSet, Failed> {
     let Some(prompts) = &flags.prompts else { return Ok(CaseSet::built_in()?) };
     let text = read(prompts)?;
-    let tools = flags.tools.as_ref().map(|tools| Ok::<_, Failed>((tools, read(tools)?))).transpose()?;
+    let tools = flags.tools_file.as_ref().map(|tools| Ok::<_, Failed>((tools, read(tools)?))).transpose()?;
     let tools = tools.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
     Ok(CaseSet::read((prompts, &text), tools)?)
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, io, process::ExitCode};
 
 use serde_json::{Value, json};
 
-use super::{UpstreamFlags, WRONG_INPUT, output::failed, reference::keys, results, upstream_flags};
+use super::{UpstreamFlags, WRONG_INPUT, output::failed, problems, reference::keys, results};
 use toolwire_config::{Loaded, Place, Problem, Problems};
 use toolwire_gateway::observe::terminal;
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: Args) -> ExitCode {
 fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
     match loaded {
         Ok(Loaded { config, warnings }) => {
-            upstream_flags::say(warnings);
+            problems::say(warnings);
             match toml::to_string(&config.to_toml()) {
                 Ok(text) => results(ExitCode::SUCCESS, |out| {
                     for (path, file) in config.saved_settings() {
@@ -56,7 +56,7 @@ fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
                 Err(error) => failed(format_args!("cannot write the configuration as TOML: {error}"), None),
             }
         }
-        Err(problems) => upstream_flags::refused(problems),
+        Err(problems) => problems::refused(problems),
     }
 }
 

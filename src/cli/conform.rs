@@ -2,17 +2,28 @@
 
 mod flags;
 
-use std::{future::pending, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{
+    future::pending,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use http::{Uri, uri::Scheme};
-use tokio::{net::TcpListener, runtime::Builder};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Builder,
+};
 
 pub(super) use self::flags::Args;
 use super::{
     NO_FIXTURE,
     block_on::block_on,
-    output::{Failed, failed, refused, results},
-    upstream_flags::say,
+    output::{Failed, failed, refused, results, warn},
+    problems::say,
 };
 use toolwire_config as config;
 use toolwire_config::Problems;
@@ -35,6 +46,9 @@ use toolwire_pipeline::{
     dialect::{ClientDialect, Dialect, UpstreamDialect},
     format::Format,
 };
+
+/// The number of cases after which the mock must have been called.
+const FIRST: usize = 8;
 
 const DESCRIBED: &str = "`toolwire conform --help` describes the options, docs/conformance.md the cases";
 
@@ -66,11 +80,12 @@ async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
     })?;
     let address = listener.local_addr().map_err(|error| failed(error, None))?;
     let mock = Mock::new(&cases);
-    let departures = mock.departures();
+    let (departures, is_called) = (mock.departures(), mock.is_called());
+    let upstream = MockUpstream { address, departures: &departures, is_called: &is_called };
     let played = async {
-        match &args.gateway.gateway {
-            Some(url) => Ok(with_gateway(args, url, &selection.apis, address, &cases, &departures).await),
-            None => with_own(args, &selection, address, &cases, &departures).await,
+        match &args.gateway.target {
+            Some(url) => with_gateway(args, url, &selection.apis, &upstream, &cases).await,
+            None => with_own(args, &selection, &upstream, &cases).await,
         }
     };
     tokio::select! {
@@ -79,16 +94,39 @@ async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
     }
 }
 
+/// The mock that the gateway has to call.
+struct MockUpstream<'m> {
+    address: SocketAddr,
+    departures: &'m Departures,
+    is_called: &'m AtomicBool,
+}
+
+impl MockUpstream<'_> {
+    /// Warns if the gateway has not called the mock: then each case fails, for reasons that say nothing.
+    fn warn_if_unused(&self) {
+        if !self.is_called.load(Ordering::Relaxed) {
+            let address = self.address;
+            warn(
+                format_args!("the mock at {address} got no request: is it the gateway's upstream?"),
+                Some("docs/conformance.md says how to configure the gateway"),
+            );
+        }
+    }
+}
+
 /// Plays the cases through the gateway at `url`.
 async fn with_gateway(
     args: &Args,
     url: &Uri,
     apis: &[Api],
-    mock: SocketAddr,
+    upstream: &MockUpstream<'_>,
     cases: &[Arc<Case>],
-    departures: &Departures,
-) -> Report {
-    let models = args.models();
+) -> Result<Report, ExitCode> {
+    let (host, port) = (url.host().unwrap_or_default(), url.port_u16().unwrap_or(80));
+    if let Err(error) = TcpStream::connect((host.trim_matches(['[', ']']), port)).await {
+        return Err(failed(format_args!("--target {url}: {error}"), Some("is the gateway running there?")));
+    }
+    let (models, mock) = (args.models(), upstream.address);
     eprintln!("the gateway has to call the mock:");
     for &api in apis {
         let named = cases.iter().find(|case| case.api == api && case.format.is_none());
@@ -96,17 +134,19 @@ async fn with_gateway(
         let model = model.map(|case| models.of(case)).unwrap_or_default();
         eprintln!("  {model}: {} at {}", api.name(), gateway::base_url(mock, api));
     }
-    play(args, url, &models, cases, departures).await
+    let report = play(args, url, &models, cases, upstream).await;
+    upstream.warn_if_unused();
+    Ok(report)
 }
 
 /// Plays the cases through a toolwire that is started for this run.
 async fn with_own(
     args: &Args,
     selection: &Selection,
-    mock: SocketAddr,
+    upstream: &MockUpstream<'_>,
     cases: &[Arc<Case>],
-    departures: &Departures,
 ) -> Result<Report, ExitCode> {
+    let mock = upstream.address;
     let text = gateway::configuration(mock, &selection.apis, &selection.formats);
     let config = config::of_text(text).map_err(|Problems(problems)| {
         say(&problems);
@@ -117,7 +157,7 @@ async fn with_own(
     let url = format!("http://{address}/v1").parse().map_err(|error| failed(error, None))?;
     let models = Models::default();
     tokio::select! {
-        report = play(args, &url, &models, cases, departures) => Ok(report),
+        report = play(args, &url, &models, cases, upstream) => Ok(report),
         served = server.run(pending()) => {
             let why = served.map_or_else(|error| error.to_string(), |()| "the server has ended".to_owned());
             Err(failed(why, None))
@@ -130,7 +170,7 @@ async fn play(
     url: &Uri,
     models: &Models,
     cases: &[Arc<Case>],
-    departures: &Departures,
+    upstream: &MockUpstream<'_>,
 ) -> Report {
     let clients = clients(args);
     let client =
@@ -145,15 +185,18 @@ async fn play(
     }
     let mut done = 0;
     let (concurrency, is_strict) = (args.run.concurrency.get(), args.cases.strict);
-    let played = Played { cases, clients: &clients, models, departures, is_strict };
+    let played = Played { cases, clients: &clients, models, departures: upstream.departures, is_strict };
     let verdicts = run::run(&client, &played, concurrency, |_| {
         done += 1;
+        if done == FIRST && done < total {
+            upstream.warn_if_unused();
+        }
         if !args.output.quiet && done % 1000 == 0 {
             eprintln!("{done} of {total}");
         }
     });
     let verdicts = verdicts.await;
-    let gateway = match &args.gateway.gateway {
+    let gateway = match &args.gateway.target {
         Some(url) => url.to_string(),
         None => format!("toolwire {}", env!("CARGO_PKG_VERSION")),
     };
@@ -170,7 +213,7 @@ fn conclude(args: &Args, report: &Report) -> ExitCode {
 /// The client dialects to test. By default, a given gateway is tested with Chat Completions, which every gateway serves,
 /// and toolwire with all its dialects.
 fn clients(args: &Args) -> Vec<ClientDialect> {
-    match (&args.cases.client[..], &args.gateway.gateway) {
+    match (&args.cases.client[..], &args.gateway.target) {
         ([], None) => ClientDialect::all().collect(),
         ([], Some(_)) => vec![ClientDialect::Chat],
         (clients, _) => clients.to_vec(),
@@ -182,7 +225,7 @@ fn names(clients: &[ClientDialect]) -> Vec<String> {
 }
 
 fn selection(args: &Args) -> Result<Selection, Failed> {
-    let apis = match (&args.cases.upstream_dialect[..], &args.gateway.gateway) {
+    let apis = match (&args.cases.upstream_dialect[..], &args.gateway.target) {
         ([], None) => Api::ALL.into_iter().filter(|api| is_called(*api)).collect(),
         ([], Some(_)) => vec![Api::Chat],
         (apis, _) => apis.to_vec(),
@@ -209,7 +252,7 @@ fn is_called(api: Api) -> bool {
 fn formats(args: &Args) -> Result<Vec<&'static Format>, Failed> {
     let taught = || toolwire_pipeline::format::ALL.iter().copied().filter(|format| format.teach.is_some());
     match args.cases.formats.as_deref() {
-        None if args.gateway.gateway.is_some() => Ok(Vec::new()),
+        None if args.gateway.target.is_some() => Ok(Vec::new()),
         None => Ok(taught().collect()),
         Some(names) => {
             let mut formats = Vec::new();
@@ -221,7 +264,7 @@ fn formats(args: &Args) -> Result<Vec<&'static Format>, Failed> {
                         let known: Vec<_> = taught().map(|format| format.name).collect();
                         let nearest =
                             toolwire_pipeline::wire::suggest::suggest(name, &known, Some("toolwire formats"));
-                        format!("--formats: there are no cases of the format `{name}`; {nearest}")
+                        format!("--format: there are no cases of the format `{name}`; {nearest}")
                     })?),
                 }
             }
@@ -238,8 +281,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.filter_map(|at| rest.get(at..)).any(|rest| matches(tail, rest))
 }
 
-/// Parses a gateway's URL, which must be `http`.
-pub(super) fn gateway_url(text: &str) -> Result<Uri, Failed> {
+/// Parses the URL of the gateway to test, which must be `http`.
+pub(super) fn target_url(text: &str) -> Result<Uri, Failed> {
     let wrong = |why: &str| format!("{why}; write it as http://127.0.0.1:8787/v1");
     let uri: Uri = text.parse().map_err(|error| wrong(&format!("it is not a URL ({error})")))?;
     match uri.scheme() {

@@ -38,7 +38,10 @@ use tokio::{
 };
 
 use self::screen::{Moment, Screen, Side};
-use super::output::{Failed, failed};
+use super::{
+    offered_values::pace,
+    output::{Failed, failed},
+};
 use toolwire_admin as admin;
 use toolwire_config as config;
 use toolwire_config::{AdminSettings, Capture, Config, Overrides, Problems};
@@ -55,17 +58,17 @@ use toolwire_lab::fixture::{
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Exit after one request
+    /// Exit after one round: send one request
     #[arg(long)]
     once: bool,
-    /// Play a model that searches the web, with a scripted engine
-    #[arg(long)]
-    tools: bool,
-    /// Address of the proxy
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    /// Play a model that searches the web: toolwire runs the search, with a scripted engine
+    #[arg(long, alias = "tools")]
+    hosted_tools: bool,
+    /// Address to listen on
+    #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
     /// Pace of the upstream: recorded, none (all at once), or a time between two pieces
-    #[arg(long, value_name = "PACE", default_value = "recorded")]
+    #[arg(long, value_name = "PACE", value_parser = pace(), default_value = "recorded", hide_possible_values = true)]
     pace: Pace,
 }
 
@@ -105,7 +108,7 @@ fn script() -> Result<Fixture, LoadError> {
 async fn show(args: &Args) -> Result<(), Failed> {
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let engine = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let (fixture, mut config) = if args.tools {
+    let (fixture, mut config) = if args.hosted_tools {
         (tools::script()?, tools::configure(upstream.local_addr()?, engine.local_addr()?, args.listen)?)
     } else {
         (script()?, configure(upstream.local_addr()?, args.listen)?)

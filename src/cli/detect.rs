@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// The client's request, whose tools are declared
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// Write JSON, a line for each file
+    /// Write JSON: a line for each file
     #[arg(long)]
     json: bool,
 }

@@ -53,7 +53,7 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct FileArgs {
     /// The configuration file, for its state_dir
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    #[arg(long, short, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
     config: Option<PathBuf>,
 }
 

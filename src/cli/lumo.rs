@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     output::{failed, refused, warn},
-    results, upstream_flags,
+    problems, results,
 };
 use toolwire_config as config;
 use toolwire_config::{Loaded, Overrides};
@@ -19,12 +19,12 @@ pub(crate) struct Args {
     #[arg(value_name = "ACTION")]
     action: Action,
     /// The configuration file
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    #[arg(long, short, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
     config: Option<PathBuf>,
-    /// The upstream whose account is meant, if several have one
+    /// The account of the upstream with this name, if several have one
     #[arg(long, value_name = "NAME")]
-    upstream: Option<String>,
-    /// Write the status as JSON
+    account: Option<String>,
+    /// Write JSON: the status
     #[arg(long)]
     json: bool,
 }
@@ -54,17 +54,17 @@ impl Args {
         let overrides = Overrides { file: self.config.clone(), ..Overrides::default() };
         let config = match config::load(&overrides, &|name| env::var(name).ok()) {
             Ok(Loaded { config, warnings }) => {
-                upstream_flags::say(&warnings);
+                problems::say(&warnings);
                 config
             }
-            Err(problems) => return Err(upstream_flags::refused(&problems)),
+            Err(problems) => return Err(problems::refused(&problems)),
         };
-        let is_meant = |upstream: &str| self.upstream.as_deref().is_none_or(|name| name == upstream);
+        let is_meant = |upstream: &str| self.account.as_deref().is_none_or(|name| name == upstream);
         let meant = config.upstreams.iter().filter(|upstream| is_meant(&upstream.name));
         let accounts: Vec<_> = meant.filter_map(Managed::of).collect();
         if accounts.is_empty() {
             let which = self
-                .upstream
+                .account
                 .as_ref()
                 .map_or("no upstream".to_owned(), |name| format!("no upstream `{name}`"));
             let next = "`session` in `[upstreams.lumo]` names the file with the session of an account";
@@ -77,7 +77,7 @@ impl Args {
         let mut accounts = self.all()?;
         match (accounts.pop(), accounts.is_empty()) {
             (Some(only), true) => Ok(only),
-            _ => Err(refused("several upstreams have an account", Some("`--upstream NAME` selects one"))),
+            _ => Err(refused("several upstreams have an account", Some("`--account NAME` selects one"))),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
     LogFormat, UpstreamFlags,
     block_on::block_on,
     output::{self, Failed, refused},
-    upstream_flags,
+    problems,
 };
 use toolwire_config as config;
 use toolwire_config::{Config, Loaded, Overrides};
@@ -57,7 +57,7 @@ struct ServeArgs {
 #[derive(Debug, clap::Args)]
 struct ConfigArgs {
     /// The configuration file
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    #[arg(long, short, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
     config: Option<PathBuf>,
 }
 
@@ -70,10 +70,10 @@ impl ConfigArgs {
         let overrides = Overrides { file: self.config.clone(), ..Overrides::default() };
         match config::load(&overrides, &|name| env::var(name).ok()) {
             Ok(Loaded { config, warnings }) => {
-                upstream_flags::say(&warnings);
+                problems::say(&warnings);
                 Ok(config)
             }
-            Err(problems) => Err(upstream_flags::refused(&problems)),
+            Err(problems) => Err(problems::refused(&problems)),
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::{
 
 use super::{
     NO_FIXTURE, OTHER_ADDRESS,
+    offered_values::{answer, mock_dialect, offering, pace, taught},
     output::{Failed, failed, refused},
 };
 use toolwire_config as config;
@@ -16,7 +17,7 @@ use toolwire_gateway::{observe::terminal::counted, terminated};
 use toolwire_lab::{
     fixture::{
         Fixture,
-        generate::{Kind, Script, dialect_named},
+        generate::{Kind, Script},
         mock::{Mock, Pace, timeline::BURST},
         postmark::Postmark,
     },
@@ -31,11 +32,11 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "generate", conflicts_with = "generate", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Address to listen on
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
+    #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8788")]
     listen: SocketAddr,
-    /// Pace: recorded, none (all at once), or a time between two pieces, such as 20ms [default: recorded;
-    /// with --generate 10ms]
-    #[arg(long, value_name = "PACE")]
+    /// Pace of the upstream: recorded, none (all at once), or a time between two pieces, such as 20ms
+    /// [default: recorded; with --generate 10ms]
+    #[arg(long, value_name = "PACE", value_parser = pace(), hide_possible_values = true)]
     pace: Option<Pace>,
     /// Worker threads
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -52,14 +53,15 @@ struct Generate {
     /// override length and pace
     #[arg(long)]
     generate: bool,
-    /// Dialect: lumo, lumo-v1, chat, completions, responses, messages, gemini or ollama [default: by the request's path]
-    #[arg(long, value_name = "NAME", requires = "generate", value_parser = dialect_named)]
+    /// Dialect of the upstream [default: by the request's path]
+    #[arg(long, value_name = "DIALECT", requires = "generate", value_parser = mock_dialect())]
     dialect: Option<Api>,
-    /// Content of a response: text, call, or text-call (text, then a call)
-    #[arg(long, value_name = "KIND", requires = "generate", default_value = "text")]
+    /// Content of the upstream's responses: text, a call, or text and then a call
+    #[arg(long, value_name = "KIND", requires = "generate", value_parser = answer(), default_value = "text")]
     answer: Kind,
-    /// Write calls as text in this format
-    #[arg(long, value_name = "NAME", requires = "generate", value_parser = format_named)]
+    /// Text format of calls [default: native calls]
+    #[arg(long, value_name = "FORMAT", requires = "generate")]
+    #[arg(value_parser = offering(taught(), format_named), hide_possible_values = true)]
     format: Option<&'static Format>,
     /// Tool to call; if it is not declared, the first declared tool
     #[arg(long, value_name = "NAME", requires = "generate", default_value = "write_file")]

@@ -9,19 +9,22 @@ mod bench;
 mod block_on;
 mod calibrate;
 mod check;
-mod client_dialect;
 mod completions;
 mod conform;
 mod demo;
 mod detect;
+mod examples;
+mod flag_hints;
 mod formats;
 mod keys;
 mod lumo;
 mod man;
 mod mcp;
 mod mock;
+mod offered_values;
 mod open_files;
 mod output;
+mod problems;
 mod record;
 mod reference;
 mod reloading;
@@ -38,14 +41,9 @@ pub(crate) use upstream_flags::UpstreamFlags;
 
 use std::{env, ffi::OsStr, io, process::ExitCode};
 
-use clap::{
-    ArgAction, CommandFactory, FromArgMatches, Parser,
-    builder::Resettable,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, builder::Resettable};
 
 use toolwire_gateway::observe::{log, terminal};
-use toolwire_pipeline::wire::suggest::nearest_names;
 
 /// Exit status for a wrong command line or configuration, the same as clap's.
 pub(crate) const WRONG_INPUT: u8 = 2;
@@ -66,6 +64,7 @@ pub(crate) struct Cli {
     /// Level of log lines: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
     /// [default: info; for demo, calibrate, conform and top: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
+    #[arg(value_parser = offered_values::text(log::LEVELS), hide_possible_values = true)]
     #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
     pub(crate) log_level: Option<String>,
     /// Print help (a summary with -h)
@@ -85,14 +84,17 @@ const GLOBAL: &str = "Global options";
 /// Display order of the global options, which come after all others.
 const LAST: usize = 1000;
 
-/// The groups in which the help lists the commands.
+/// The groups in which the help lists the commands, those for builders of toolwire and of other gateways last.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Serve", &["serve", "check", "top", "keys", "formats", "mcp", "lumo"]),
-    ("Try", &["demo", "detect", "rewrite"]),
-    ("Record and replay", &["record", "replay", "mock"]),
-    ("Measure", &["bench", "calibrate", "conform"]),
+    ("Serve", &["serve", "check", "top", "keys", "mcp", "lumo"]),
+    ("Try", &["demo", "detect", "formats"]),
+    ("Measure", &["bench", "calibrate"]),
     ("Install", &["completions", "man"]),
+    ("For builders", &["record", "replay", "rewrite", "mock", "conform"]),
 ];
+
+/// Commands that log nothing. Their help leaves out the options of logs.
+const SILENT: [&str; 5] = ["completions", "man", "keys", "formats", "detect"];
 
 /// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -155,14 +157,22 @@ impl Cli {
                 )
                 .mut_subcommands(heed_no_empty_variable)
         }
-        let command = heed_no_empty_variable(Self::grouped());
-        let matches = command.try_get_matches().map_err(suggest_commands)?;
+        let mut command = heed_no_empty_variable(Self::grouped());
+        let matches = command
+            .try_get_matches_from_mut(env::args_os())
+            .map_err(|error| flag_hints::add(error, &command, env::args_os().skip(1)))?;
         Self::from_arg_matches(&matches)
     }
 
-    /// The command line's definition, with the commands in groups in its help.
+    /// The command line's definition, with the commands in groups in its help, and examples.
     fn grouped() -> clap::Command {
-        let command = Self::command();
+        let command = examples::with_examples(Self::command(), "");
+        let of_logs =
+            command.get_arguments().filter(|arg| arg.get_long().is_some_and(|it| it.starts_with("log-")));
+        let of_logs: Vec<_> = of_logs.map(|arg| arg.clone().hide(true)).collect();
+        let command = SILENT.iter().fold(command, |command, name| {
+            command.mut_subcommand(name, |silent| silent.args(of_logs.clone()))
+        });
         let about = |name: &str| {
             let found = command.find_subcommand(name).and_then(clap::Command::get_about);
             found.map_or_else(String::new, |about| about.ansi().to_string())
@@ -174,8 +184,10 @@ impl Cli {
         });
         let template = format!(
             "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{bold}{GLOBAL}:{bold:#}\n{{options}}\n\n\
-             `toolwire COMMAND --help` describes a command",
-            groups.join("\n")
+             {bold}{}{bold:#}\n{}\n`toolwire COMMAND --help` describes a command",
+            groups.join("\n"),
+            examples::HEADING,
+            examples::of("")
         );
         command.help_template(template)
     }
@@ -191,18 +203,6 @@ impl Cli {
     }
 }
 
-/// Adds the most similar commands to the error for an unknown command.
-fn suggest_commands(mut error: clap::Error) -> clap::Error {
-    if error.kind() == ErrorKind::InvalidSubcommand
-        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-    {
-        let known: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        let nearest = nearest_names(word, &known).into_iter().map(str::to_owned).collect();
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(nearest));
-    }
-    error
-}
-
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
     let cli = Cli::read().unwrap_or_else(|error| error.exit());
@@ -213,7 +213,7 @@ pub fn run() -> ExitCode {
         LogFormat::Json => log::Style::Json,
     };
     if let Err(error) = log::init(style, terminal::is_coloured(&io::stderr()), Some(&log_filter)) {
-        let next = "levels are error, warn, info, debug and trace; a filter looks like info,toolwire=debug";
+        let next = "a filter of single modules looks like info,toolwire=debug";
         return output::refused(format_args!("--log-level (TOOLWIRE_LOG): {error}"), Some(next));
     }
     match command {

@@ -8,7 +8,10 @@ use std::{
     process::ExitCode,
 };
 
-use toolwire_gateway::observe::untrusted_text::escaped;
+use toolwire_gateway::observe::{
+    terminal::{is_coloured, painted},
+    untrusted_text::escaped,
+};
 
 /// Any error that a command reports.
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
@@ -57,12 +60,18 @@ pub(super) fn warn(warning: impl Display, next: Option<&str>) {
 }
 
 fn say(severity: &str, message: impl Display, next: Option<&str>) {
-    eprintln!("{severity}: {}", escaped(&message.to_string()));
+    eprintln!("{}: {}", label(severity, is_coloured(&io::stderr())), escaped(&message.to_string()));
     tip(next);
+}
+
+/// `error` or `warning`, in the colour that it has in the errors of the command line.
+pub(super) fn label(severity: &str, is_coloured: bool) -> String {
+    let colour = if severity == "error" { "1;31" } else { "1;33" };
+    painted(colour, severity, is_coloured)
 }
 
 pub(super) fn tip(next: Option<&str>) {
     if let Some(next) = next {
-        eprintln!("  tip: {next}");
+        eprintln!("  {} {next}", painted("32", "tip:", is_coloured(&io::stderr())));
     }
 }

@@ -9,7 +9,7 @@ use toolwire_net::redact::Redactor;
 /// Options of `record`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder for the fixtures; `toolwire replay --update` adds the expected output
+    /// Folder to write to; `toolwire replay --update` adds the expected output of the fixtures in it
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The configuration.

@@ -20,17 +20,47 @@ pub(super) fn keys(width: usize) -> String {
                 Key::REQUIRED => Key::REQUIRED.to_owned(),
                 default => format!("default: {default}"),
             };
-            // The descriptions are Markdown; a terminal does not render backticks.
-            let about = format!("{about} [{default}]").replace('`', "");
+            let about = plain(&format!("{about} [{default}]"));
             let _ = writeln!(text, "  {key}\n{}\n", wrapped(&about, INDENT, width));
         }
     }
     text
 }
 
+/// Markdown as plain text: without backticks, and links as their texts, followed by the document.
+fn plain(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((link, after)) = rest.split_once("](").and_then(|(link, after)| {
+        let (target, after) = after.split_once(')')?;
+        Some(((link, target), after))
+    }) {
+        let (link, target) = link;
+        let (before, linked) = link.rsplit_once('[').unwrap_or(("", link));
+        let document = target.split('#').next().filter(|name| !name.is_empty()).unwrap_or("configuration.md");
+        let _ = write!(text, "{before}{linked} (docs/{document})");
+        rest = after;
+    }
+    (text + rest).replace('`', "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_become_their_texts_and_documents() {
+        for (markdown, text) in [
+            ("what [`teach`](teaching.md) does", "what teach (docs/teaching.md) does"),
+            (
+                "`[[a]]` [below](#there), [here](tls.md#x)",
+                "[[a]] below (docs/configuration.md), here (docs/tls.md)",
+            ),
+            ("[not a link] (no) [a](", "[not a link] (no) [a]("),
+        ] {
+            assert_eq!(plain(markdown), text);
+        }
+    }
 
     #[test]
     fn every_table_and_key_is_there() {
@@ -47,7 +77,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(!text.contains("TOOLWIRE_CONFIG") && !text.contains('`'), "{text}");
+        assert!(!text.contains("TOOLWIRE_CONFIG") && !text.contains('`') && !text.contains("]("), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{
     NO_FIXTURE,
+    offered_values::splits,
     output::{failed, refused},
 };
 use toolwire_gateway::observe::{terminal::counted, untrusted_text::escaped};
@@ -26,13 +27,14 @@ pub(crate) struct Args {
     /// Fixtures, or folders of fixtures
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Split the upstream's bytes: whole, recorded, a number of bytes, or every
-    #[arg(long, value_name = "SPLITS", default_value = "recorded")]
-    splits: Splits,
+    /// Split the input into pieces of N bytes; with `every`, in every way; `recorded` and `whole` are other ways
+    #[arg(long, alias = "splits", value_name = "N|every", default_value = "recorded")]
+    #[arg(value_parser = splits(), hide_possible_values = true)]
+    split: Splits,
     /// Write the actual output of each fixture that differs to its expect.json (and expect.sse)
     #[arg(long)]
     update: bool,
-    /// Write one JSON object per fixture
+    /// Write JSON: one object per fixture
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +55,7 @@ pub(super) fn run(args: Args) -> ExitCode {
 /// Prints the result for each fixture, and returns how many fixtures differ.
 fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     let played: Vec<_> = fixtures.iter().map(|(_, fixture)| fixture).collect();
-    let findings = check_all(&played, args.splits);
+    let findings = check_all(&played, args.split);
     let mut out = io::stdout().lock();
     let mut differing = 0;
     for ((dir, fixture), finding) in fixtures.iter().zip(&findings) {
@@ -75,7 +77,7 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
         made < all
     };
     let large = played.iter().filter(is_large).count();
-    if args.splits == Splits::Every && large > 0 {
+    if args.split == Splits::Every && large > 0 {
         writeln!(
             io::stderr(),
             "fixtures too large for every two-way split, which are split at evenly spread places: {large}"

@@ -17,10 +17,10 @@ pub(super) const STDOUT: &str = "-";
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
 pub(super) struct ReportFlags {
-    /// Write all figures as JSON; without a file instead of the table
+    /// Write JSON; without a file instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     json: Option<PathBuf>,
-    /// Write a page; - is stdout
+    /// Write an HTML page; - is stdout
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Show no progress on stderr

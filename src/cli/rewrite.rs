@@ -11,7 +11,12 @@ use std::{
 use bytes::BytesMut;
 use serde_json::json;
 
-use super::output::{Failed, failed, in_file, refused};
+use super::{
+    offered_values::{
+        client_dialect, detected_formats, server_calls, splits, stream_dialect, text, tool_styles,
+    },
+    output::{Failed, failed, in_file, refused},
+};
 use toolwire_config as config;
 use toolwire_config::{ToolStyle, model_rules};
 use toolwire_gateway::{
@@ -35,16 +40,18 @@ const CALLS: &str = "Tool calls";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Dialect of the input
-    #[arg(long, value_name = "DIALECT", help_heading = STREAMS)]
+    #[arg(long, value_name = "DIALECT", value_parser = stream_dialect(), help_heading = STREAMS)]
     from: Dialect,
     /// Dialect of the output
-    #[arg(long, value_name = "DIALECT", default_value = "chat", help_heading = STREAMS)]
-    to: Dialect,
-    /// How tools were presented to the model: native, or a text format
+    #[arg(long, value_name = "DIALECT", value_parser = client_dialect(), default_value = "chat", help_heading = STREAMS)]
+    to: ClientDialect,
+    /// How tools are presented to the model: native, or a text format
     #[arg(long, value_name = "TOOLS", default_value = "native", help_heading = CALLS)]
+    #[arg(value_parser = tool_styles(), hide_possible_values = true)]
     tools: String,
-    /// Text formats to look for: auto, off, or comma-separated names
+    /// Text formats to look for in responses: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", help_heading = CALLS)]
+    #[arg(value_parser = detected_formats(), hide_possible_values = true)]
     detect: Option<String>,
     /// The client's request, whose tools and options determine what is a call
     #[arg(long, value_name = "FILE", help_heading = CALLS)]
@@ -54,15 +61,16 @@ pub(crate) struct Args {
     declare: Vec<String>,
     /// Split the input into pieces of N bytes; with `every`, check that every split gives the same output
     #[arg(long, value_name = "N|every", help_heading = STREAMS)]
+    #[arg(value_parser = splits(), hide_possible_values = true)]
     split: Option<Splits>,
     /// Send arguments as they arrive (stream), or a call when it is complete (whole)
-    #[arg(long, value_name = "HOW", help_heading = CALLS)]
+    #[arg(long, value_name = "HOW", value_parser = text(["stream", "whole"]), help_heading = CALLS)]
     arguments: Option<String>,
-    /// Calls that the upstream ran itself: auto, forward, annotate or hide
-    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
+    /// What clients see of calls that the upstream ran itself
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", value_parser = server_calls(), help_heading = CALLS)]
     server_calls: Option<String>,
-    /// Calls of undeclared tools in formats with markers: forward or text
-    #[arg(long, value_name = "HOW", help_heading = CALLS)]
+    /// Calls of undeclared tools in formats with markers
+    #[arg(long, value_name = "HOW", value_parser = text(["forward", "text"]), help_heading = CALLS)]
     unknown_calls: Option<String>,
     /// Prefix of the tool names that the model was taught
     #[arg(long, value_name = "TEXT", help_heading = CALLS)]
@@ -125,11 +133,10 @@ fn filter(args: &Args) -> Result<(), Stop> {
     let reader = args.from()?.side().reader(&ReaderRules {
         max_frame: settings.limits.max_frame,
         tolerate_truncation: settings.tolerate_truncation,
-        client: args.to,
+        client: args.to.dialect(),
     });
-    let mut pipeline =
-        replay::pipeline(reader, args.to()?, &settings, KnownFormats::built_in(), &conversation)
-            .redacting(Arc::new(Redactor::new([])));
+    let mut pipeline = replay::pipeline(reader, args.to, &settings, KnownFormats::built_in(), &conversation)
+        .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -189,7 +196,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         name: "input".to_owned(),
         title: String::new(),
         from: args.from()?,
-        to: args.to()?,
+        to: args.to,
         settings: args.settings(&conversation.model, &conversation)?,
         formats: Arc::new(KnownFormats::default()),
         hosted: None,
@@ -226,10 +233,6 @@ impl Args {
 
     fn from(&self) -> Result<UpstreamDialect, Failed> {
         Ok(UpstreamDialect::try_from(self.from)?.with_cumulative(self.cumulative))
-    }
-
-    fn to(&self) -> Result<ClientDialect, Failed> {
-        Ok(ClientDialect::try_from(self.to)?)
     }
 
     fn piece_size(&self) -> usize {
@@ -280,7 +283,7 @@ impl Args {
         let conversation = ClientDialect::Chat.side().decode(request.to_string().as_bytes())?;
         let Some(path) = &self.request else { return Ok(conversation) };
         let bytes = fs::read(path).map_err(in_file(path))?;
-        let asked = self.to()?.side().decode(&bytes).map_err(in_file(path))?;
+        let asked = self.to.side().decode(&bytes).map_err(in_file(path))?;
         Ok(Conversation { tools: asked.tools.into_iter().chain(conversation.tools).collect(), ..asked })
     }
 }

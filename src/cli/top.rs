@@ -45,10 +45,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     server: AdminServer,
-    /// Print the current responses once (the default without a terminal)
+    /// Exit after one round: print the current responses (the default without a terminal)
     #[arg(long)]
     once: bool,
-    /// Write what GET /admin/streams responds, a line a second
+    /// Write JSON: what GET /admin/streams responds, a line a second
     #[arg(long)]
     json: bool,
 }

@@ -1,17 +1,26 @@
 //! [`UpstreamFlags`]: the options of `serve`, `record` and `check` that select the configuration.
 
-use std::{convert::Infallible, env, ops::Not, path::PathBuf, process::ExitCode};
+use std::{
+    convert::Infallible,
+    env, fs,
+    ops::Not,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::Builder;
 
-use super::{LogFormat, WRONG_INPUT, block_on::block_on, output::tip};
-use toolwire_config as config;
-use toolwire_config::{Config, Loaded, Overrides, Problem, Problems, Severity};
-use toolwire_gateway::{
-    doctor::{FoundUpstream, find_upstream},
-    observe::untrusted_text::escaped,
+use super::{
+    LogFormat, WRONG_INPUT,
+    block_on::block_on,
+    offered_values::{detected_formats, server_calls, tool_styles, upstream_dialect},
+    output::{Failed, in_file},
+    problems::say,
 };
+use toolwire_config as config;
+use toolwire_config::{Config, Loaded, Overrides, Problem, Problems};
+use toolwire_gateway::doctor::{FoundUpstream, find_upstream};
 use toolwire_pipeline::dialect::Dialect;
 
 const SERVED: &str = "Upstream";
@@ -21,7 +30,7 @@ const CALLS: &str = "Tool calls";
 /// A configuration file, or one upstream instead.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct UpstreamFlags {
-    /// Base URL of one upstream for all models, the same as --upstream
+    /// Base URL of the upstream, the same as --upstream
     #[arg(value_name = "URL", help_heading = SERVED)]
     pub url: Option<String>,
     /// The configuration file
@@ -37,14 +46,13 @@ pub(crate) struct UpstreamFlags {
     #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CLIENT_KEY", hide_env_values = true, value_parser = secret)]
     #[arg(help_heading = CLIENTS)]
     pub client_key: Vec<SecretString>,
-    /// Base URL of one upstream for all models, instead of those of the configuration file
+    /// Base URL of the upstream, for all models and instead of those of the configuration file
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", help_heading = SERVED)]
     pub upstream: Option<String>,
-    /// Dialect of that upstream: lumo, chat, responses, messages, gemini, interactions, ollama, completions or bedrock
-    /// [default: found by asking]
-    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", help_heading = SERVED)]
+    /// Dialect of the upstream [default: found by asking]
+    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", value_parser = upstream_dialect(), help_heading = SERVED)]
     pub dialect: Option<String>,
-    /// API key for that upstream: env:NAME or file:PATH
+    /// API key to send: env:NAME or file:PATH
     #[arg(
         long,
         value_name = "SECRET",
@@ -54,17 +62,19 @@ pub(crate) struct UpstreamFlags {
         help_heading = SERVED
     )]
     pub api_key: Option<SecretString>,
-    /// How tools are presented to models: native, or the name of a text format
+    /// How tools are presented to the model: native, or a text format
     #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS", help_heading = CALLS)]
+    #[arg(value_parser = tool_styles(), hide_possible_values = true)]
     pub tools: Option<String>,
     /// The models' chat template: a tokenizer_config.json or a Jinja file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CHAT_TEMPLATE", help_heading = CALLS)]
     pub chat_template: Option<String>,
     /// Text formats to look for in responses: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
+    #[arg(value_parser = detected_formats(), hide_possible_values = true)]
     pub detect: Option<String>,
-    /// What clients see of calls that an upstream ran itself: auto, forward, annotate or hide
-    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
+    /// What clients see of calls that the upstream ran itself
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", value_parser = server_calls(), help_heading = CALLS)]
     pub server_calls: Option<String>,
 }
 
@@ -140,21 +150,6 @@ pub(super) async fn load_asking(overrides: &Overrides) -> Result<Loaded, Problem
     load(&Overrides { dialect: Some(dialect.name().to_owned()), upstream: Some(base_url), ..chat })
 }
 
-/// Reports the problems of a configuration as text, and returns the exit status for wrong input.
-pub(super) fn refused(Problems(problems): &Problems) -> ExitCode {
-    say(problems);
-    WRONG_INPUT.into()
-}
-
-pub(super) fn say(problems: &[Problem]) {
-    problems.iter().for_each(|problem| eprintln!("{}", escaped(&problem.to_string())));
-    if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        tip(Some(
-            "`toolwire check --keys` describes every configuration key, `toolwire serve --help` every flag",
-        ));
-    }
-}
-
 /// Whether a key was typed on the command line, where other users of the machine can read it. It was not if it is a
 /// reference, or the value of the environment variable `name`.
 pub(super) fn is_typed(key: &SecretString, name: &str) -> bool {
@@ -166,4 +161,22 @@ pub(super) fn is_typed(key: &SecretString, name: &str) -> bool {
 /// Parses a secret, which debug output does not show.
 pub(super) fn secret(value: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(value))
+}
+
+/// Parses `env:NAME`, `file:PATH`, or the secret itself.
+pub(super) fn resolved_secret(value: &str) -> Result<SecretString, Failed> {
+    let (kind, found) = match (value.strip_prefix("env:"), value.strip_prefix("file:")) {
+        (Some(""), _) => return Err("there is no name after `env:`".into()),
+        (Some(name), _) => (format!("the environment variable `{name}`"), env::var(name).ok()),
+        (_, Some(path)) => {
+            let content = fs::read_to_string(path).map_err(in_file(Path::new(path)))?;
+            (format!("the file {path}"), Some(content.trim_end_matches(['\r', '\n']).to_owned()))
+        }
+        (None, None) => return Ok(SecretString::from(value)),
+    };
+    match found {
+        None => Err(format!("{kind} is not set").into()),
+        Some(secret) if secret.is_empty() => Err(format!("{kind} is empty").into()),
+        Some(secret) => Ok(SecretString::from(secret)),
+    }
 }

@@ -33,9 +33,9 @@ fn mock(arguments: &[&str]) -> Server {
 #[test]
 fn bench_without_target_measures_clients_of_every_dialect() {
     for dialect in ClientDialect::all() {
-        let dialect = format!("--dialect={}", dialect.dialect());
+        let dialect = format!("--client={}", dialect.dialect());
         let load =
-            ["--json", "--rounds=1", "--requests=2", "--answer-tokens=4", "--no-baseline", "--tools=2"];
+            ["--json", "--rounds=1", "--requests=2", "--answer-tokens=4", "--no-baseline", "--tool-count=2"];
         let report = report(&[&load[..], &[&dialect]].concat());
         for target in &report.targets {
             let all = &target.all;
@@ -89,9 +89,10 @@ fn every_dialect_and_load_model_is_reported_in_every_output() {
     let file = |name: &str| desk.path().join(name).to_str().unwrap().to_owned();
     for dialect in ["chat", "responses", "messages"] {
         let (json, csv, page) = (file("r.json"), file("r.csv"), file("r.html"));
-        let load = ["--rate=200", "--requests=4", "--rounds=1", "--no-baseline", "--tools=2", "--strict"];
+        let load =
+            ["--rate=200", "--requests=4", "--rounds=1", "--no-baseline", "--tool-count=2", "--strict"];
         let output = ["--json", &json, "--csv", &csv, "--html", &page];
-        let target = ["--target", &target, "--dialect", dialect, "--pid", &format!("mock={}", mock.pid())];
+        let target = ["--target", &target, "--client", dialect, "--pid", &format!("mock={}", mock.pid())];
         let (status, stdout, stderr) = bench(&[&load[..], &output, &target].concat());
         let report: Report = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
         let shown = &report.targets[0];
@@ -108,8 +109,15 @@ fn every_dialect_and_load_model_is_reported_in_every_output() {
 #[test]
 fn fixtures_are_sent_as_load() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/chat/canonical");
-    let report =
-        report(&["--json", "--replay", fixtures, "--copies=2", "--rounds=1", "--requests=4", "--pace=none"]);
+    let report = report(&[
+        "--json",
+        "--replay",
+        fixtures,
+        "--concurrency=2",
+        "--rounds=1",
+        "--requests=4",
+        "--pace=none",
+    ]);
     for target in &report.targets {
         assert_eq!((target.all.good, target.all.streams), (4, 4), "{}: {:?}", target.name, target.complaints);
         assert_eq!(target.all.metrics[&Metric::FirstCall].count, 4);
@@ -158,7 +166,7 @@ fn invalid_command_line_exits_with_status_2() {
         (&["--rate=0"], "greater than 0"),
         (&["--target=a=http://h/v1", "--pid=b=1"], "no such target"),
         (&["--target=a=http://h/v1", "--pid=a=0"], "process"),
-        (&["--dialect=lumo"], "possible values"),
+        (&["--client=lumo"], "no client speaks `lumo`; known here: "),
         (&["--target=http://h/v1", "--prompts=/nowhere.jsonl"], "/nowhere.jsonl"),
     ] {
         let (status, stdout, stderr) = bench(wrong);

@@ -189,8 +189,8 @@ impl Desk {
     fn command(&self, upstream: &str, more: &[&str]) -> Command {
         let mut command = toolwire(&["calibrate", "--upstream", upstream, "--quiet", "--temperature=0.5"]);
         command.args(["--prompts", &self.file("prompts.toml"), "--cache", &self.file("answers.jsonl")]);
-        if !more.iter().any(|flag| flag.starts_with("--formats")) {
-            command.arg("--formats=hermes");
+        if !more.iter().any(|flag| flag.starts_with("--format")) {
+            command.arg("--format=hermes");
         }
         command.args(more);
         command
@@ -226,7 +226,7 @@ fn good(_: usize, _: &str, request: &Value) -> Act {
 fn good_model_gets_a_configuration_that_check_accepts() {
     let (desk, upstream) = (Desk::new(), Upstream::start(good));
     let page = desk.file("page.html");
-    let (status, stdout, stderr) = desk.run(&upstream, &["--formats=hermes,bare", "--html", &page]);
+    let (status, stdout, stderr) = desk.run(&upstream, &["--format=hermes,bare", "--html", &page]);
     assert_eq!(status, 0, "{stderr}");
     assert!(stderr.contains("answers are kept in "), "{stderr}");
     assert!(stdout.contains("100 %") && stdout.contains("scripted at http://127.0.0.1"), "{stdout}");
@@ -304,7 +304,7 @@ fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
     for format in formats {
         let url = upstream.url.replace("/v1", &format!("/{format}/v1"));
         let cache = desk.path().join(format).display().to_string();
-        let mut command = toolwire(&["calibrate", "--json", "-q", "--upstream", &url, "--formats", format]);
+        let mut command = toolwire(&["calibrate", "--json", "-q", "--upstream", &url, "--format", format]);
         let (status, stdout, stderr) = run(command.args(["--cache", &cache, "--enforce=off"]));
         assert_eq!(status, 0, "{stderr}");
         let report: Report = serde_json::from_str(&stdout).unwrap();
@@ -425,7 +425,7 @@ impl Drop for Running {
 fn refused_key_or_model_is_reported_after_one_request() {
     for (status, message) in [(401, "no such key"), (404, "no such model"), (403, "not for you")] {
         let upstream = Upstream::start(move |_, _, _| Act::Refuse(status, message));
-        let (exit, stdout, stderr) = Desk::new().run(&upstream, &["--formats=hermes,bare"]);
+        let (exit, stdout, stderr) = Desk::new().run(&upstream, &["--format=hermes,bare"]);
         assert_eq!((exit, stdout.as_str(), upstream.asked()), (1, "", 1), "{stderr}");
         assert!(stderr.contains(message), "{stderr}");
     }
@@ -449,7 +449,7 @@ fn what_was_measured_before_the_upstream_died_is_kept() {
         0..5 => good(number, path, request),
         _ => Act::Refuse(503, "shutting down"),
     });
-    let (status, stdout, stderr) = desk.run(&upstream, &["--formats=hermes,bare"]);
+    let (status, stdout, stderr) = desk.run(&upstream, &["--format=hermes,bare"]);
     assert_eq!(status, 1, "{stderr}");
     assert!(
         stderr.contains("shutting down") && stderr.contains("3 of 8 requests were not asked"),
@@ -465,12 +465,12 @@ fn variant_that_the_upstream_rejects_is_given_up() {
         Some(_) => Act::Refuse(400, "this server has no tools"),
         None => good(number, path, request),
     });
-    let report = desk.report(&upstream, &["--formats=native,hermes"]);
+    let report = desk.report(&upstream, &["--format=native,hermes"]);
     assert_eq!(report.variants[0].name, "hermes");
     let native = &report.variants[1];
     assert_eq!((native.answers, count(native, Verdict::Failed)), (3, 3));
     assert!(native.given_up.as_ref().unwrap().contains("no tools"));
-    let (status, stdout, stderr) = Desk::new().run(&upstream, &["--formats=native"]);
+    let (status, stdout, stderr) = Desk::new().run(&upstream, &["--format=native"]);
     assert_eq!(status, 1);
     assert!(stderr.contains("rejects every request"), "{stdout}{stderr}");
 }
@@ -561,7 +561,7 @@ fn model_of_a_configuration_keeps_its_own_settings() {
     );
     fs::write(&config, text).unwrap();
     let command = |more: &[&str]| {
-        let mut command = toolwire(&["calibrate", "--json", "-q", "--formats=hermes", "--config", &config]);
+        let mut command = toolwire(&["calibrate", "--json", "-q", "--format=hermes", "--config", &config]);
         command.args(["--prompts", &desk.file("prompts.toml"), "--cache", &desk.file("a.jsonl")]).args(more);
         run(&mut command)
     };
@@ -578,6 +578,13 @@ fn model_of_a_configuration_keeps_its_own_settings() {
 }
 
 #[test]
+fn upstream_that_is_not_there_is_reported_with_the_cause() {
+    let (status, stdout, stderr) = run(&mut toolwire(&["calibrate", "--upstream", "http://127.0.0.1:1/v1"]));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.contains("the upstream lists no models: tcp: ") && stderr.contains("refused"), "{stderr}");
+}
+
+#[test]
 fn invalid_command_line_exits_with_status_2() {
     let desk = Desk::new();
     fs::write(desk.path("bad.toml"), "[[prompts]]\nusr = 1\n").unwrap();
@@ -585,13 +592,13 @@ fn invalid_command_line_exits_with_status_2() {
     let upstream = ["--upstream", "http://127.0.0.1:1/v1", "--model=m"];
     for (wrong, told) in [
         (&[][..], "--upstream URL"),
-        (&[&upstream[..], &["--formats=hermess"]].concat(), "hermes"),
+        (&[&upstream[..], &["--format=hermess"]].concat(), "hermes"),
         (&[&upstream[..], &["--wordings=loud"]].concat(), "unknown word `loud`"),
         (&[&upstream[..], &["--enforce=some"]].concat(), "structural_tag"),
         (&[&upstream[..], &["--runs=0"]].concat(), "--runs"),
         (&[&upstream[..], &["--runs=100000"]].concat(), "requests are too many"),
         (&[&upstream[..], &["--temperature=-1"]].concat(), "temperature"),
-        (&[&upstream[..], &["--tools", &bad]].concat(), "--prompts"),
+        (&[&upstream[..], &["--tools-file", &bad]].concat(), "--prompts"),
         (&[&upstream[..], &["--prompts", &bad]].concat(), "bad.toml:2:1: unknown field"),
         (&[&upstream[..], &["--prompts=/nowhere.toml"]].concat(), "/nowhere.toml"),
         (&["--upstream", "nonsense", "--model=m"], "expected a URL"),

@@ -14,14 +14,14 @@ use crate::support::{Server, run, toolwire};
 
 const SECRET: &str = "sk-77aa-very-secret";
 
-fn desk(text: &str) -> (TempDir, PathBuf) {
+pub(crate) fn desk(text: &str) -> (TempDir, PathBuf) {
     let desk = TempDir::new().unwrap();
     let file = desk.path().join("toolwire.toml");
     fs::write(&file, text).unwrap();
     (desk, file)
 }
 
-fn good() -> String {
+pub(crate) fn good() -> String {
     format!(
         r#"
 listen = "127.0.0.1:7001"
@@ -182,7 +182,7 @@ fn failure_is_one_line_with_a_hint() {
         (&["formats", "--import", "no/such/file"], 2, "no/such/file"),
         (&["check", "--config", "no/such/file"], 2, "no/such/file"),
         (&["serve"], 2, "nothing to serve"),
-        (&["bench", "--dialect", "mesages"], 2, "messages"),
+        (&["bench", "--client", "mesages"], 2, "did you mean `messages`?"),
         (&["--log-level", "=,=", "formats"], 2, "--log-level"),
         (&["demo", "--once", "--listen", "192.0.2.1:0"], 1, "loopback"),
         (&["mock", "--generate", "--listen", "192.0.2.1:0"], 1, "192.0.2.1:0"),
@@ -197,7 +197,7 @@ fn failure_is_one_line_with_a_hint() {
 
 #[test]
 fn global_options_are_listed_last_in_every_help() {
-    for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "bench", "check", "formats"] {
+    for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "bench", "check", "conform"] {
         let (status, stdout, _) = run(&mut toolwire(&[command, "-h"]));
         let (own, global) = stdout.split_once("\nGlobal options:\n").unwrap();
         assert_eq!(status, 0);
@@ -208,10 +208,32 @@ fn global_options_are_listed_last_in_every_help() {
         assert!(!global.lines().any(is_heading), "{command}: another heading follows: {stdout}");
         assert_eq!(run(&mut toolwire(&[command, "--version"])).0, 0);
     }
-    let (_, stdout, _) = run(&mut toolwire(&["-h"]));
-    let places = ["\nServe:\n", "\nTry:\n", "\nRecord and replay:\n", "\nMeasure:\n", "\nGlobal options:\n"];
-    let places: Vec<_> = places.iter().map(|heading| stdout.find(heading).unwrap()).collect();
+}
+
+#[test]
+fn commands_for_builders_are_listed_below_the_everyday_ones() {
+    let (_, stdout, _) = run(&mut toolwire(&["--help"]));
+    let headings =
+        ["Serve:", "Try:", "Measure:", "Install:", "For builders:", "Global options:", "Examples:"];
+    let places: Vec<_> =
+        headings.iter().map(|heading| stdout.find(&format!("\n{heading}\n")).unwrap()).collect();
     assert!(places.is_sorted(), "{stdout}");
+    let (_, builders) = stdout.split_once("\nFor builders:\n").unwrap();
+    for command in ["record", "replay", "rewrite", "mock", "conform"] {
+        assert!(builders.contains(&format!("  {command} ")), "{command} in {stdout}");
+    }
+}
+
+#[test]
+fn commands_that_log_nothing_have_no_options_of_logs() {
+    for command in [&["completions"][..], &["man"], &["keys"], &["keys", "add"], &["formats"], &["detect"]] {
+        let (status, stdout, _) = run(toolwire(command).arg("--help"));
+        assert!(status == 0 && !stdout.contains("--log-"), "{command:?}: {stdout}");
+        assert!(stdout.contains("--help") && stdout.contains("--version"), "{command:?}: {stdout}");
+    }
+    // The options are still read.
+    assert_eq!(run(&mut toolwire(&["formats", "--log-level", "debug"])).0, 0);
+    assert_eq!(run(&mut toolwire(&["formats", "--log-level", "loud"])).0, 2);
 }
 
 #[test]

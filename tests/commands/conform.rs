@@ -4,7 +4,7 @@ use std::{net::TcpListener, path::Path};
 
 use serde_json::Value;
 
-use crate::support::{run, toolwire};
+use crate::support::{Server, run, toolwire};
 
 fn conform(arguments: &[&str]) -> (i32, Value) {
     let all: Vec<_> = ["conform", "--quiet", "--json"].iter().chain(arguments).copied().collect();
@@ -32,7 +32,7 @@ fn categories(report: &Value) -> Vec<&str> {
 
 #[test]
 fn responses_of_every_upstream_dialect_arrive_in_every_client_dialect() {
-    let report = assert_all_hold(&["--strict", "--formats", "none", "--cuts", "3"]);
+    let report = assert_all_hold(&["--strict", "--format", "none", "--cuts", "3"]);
     let expected = [
         "cancellation",
         "errors",
@@ -63,7 +63,7 @@ fn responses_of_every_upstream_dialect_arrive_in_every_client_dialect() {
 fn recorded_responses_arrive() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let only = ["--only", "*/recorded/*", "--client", "chat", "--fixtures", fixtures.to_str().unwrap()];
-    let report = assert_all_hold(&[&["--strict", "--formats", "none"], &only[..]].concat());
+    let report = assert_all_hold(&[&["--strict", "--format", "none"], &only[..]].concat());
     assert_eq!(categories(&report), ["recorded"]);
 }
 
@@ -119,7 +119,7 @@ fn through_a_relay(dialect: &str, more: &[&str]) -> (i32, Value) {
     let mock = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{mock}/v1");
     let relay =
-        ["--gateway", &url, "--mock-listen", &mock, "--client", dialect, "--upstream-dialect", dialect];
+        ["--target", &url, "--mock-listen", &mock, "--client", dialect, "--upstream-dialect", dialect];
     conform(&[&relay[..], more].concat())
 }
 
@@ -152,17 +152,39 @@ fn command_of_a_failure_repeats_it() {
 }
 
 #[test]
-fn gateway_that_cannot_be_reached_fails_every_case() {
+fn gateway_that_cannot_be_reached_is_reported() {
     let url = format!("http://127.0.0.1:{}/v1", free_port());
-    let (status, report) =
-        conform(&["--gateway", &url, "--mock-listen", "127.0.0.1:0", "--only", "chat/text/short"]);
-    assert_eq!(status, 1);
-    assert_eq!(report["rules"][0]["rule"], "a good response is refused");
+    let (status, stdout, stderr) =
+        run(&mut toolwire(&["conform", "--target", &url, "--mock-listen", "127.0.0.1:0"]));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.starts_with(&format!("error: --target {url}: Connection refused")), "{stderr}");
+}
+
+#[test]
+fn gateway_that_does_not_call_the_mock_is_reported() {
+    let gateway = Server::start(&mut toolwire(&["mock", "--generate", "--listen", "127.0.0.1:0"]));
+    let target = format!("http://{}/v1", gateway.address);
+    let (_, stdout, stderr) = run(&mut toolwire(&[
+        "conform",
+        "--quiet",
+        "--target",
+        &target,
+        "--mock-listen",
+        "127.0.0.1:0",
+        "--only",
+        "chat/*/short*",
+        "--timeout",
+        "10s",
+    ]));
+    // After the first cases and at the end, or only at the end of fewer cases.
+    let hints = stderr.matches("got no request: is it the gateway's upstream?").count();
+    assert!((1..=2).contains(&hints), "{stderr}");
+    assert!(!stdout.contains("Some(") && !stdout.contains("None"), "{stdout}");
 }
 
 #[test]
 fn cases_are_listed_in_the_same_order_for_the_same_seed() {
-    let list = |seed: &str| run(&mut toolwire(&["conform", "--list", "--formats", "pre", "--seed", seed]));
+    let list = |seed: &str| run(&mut toolwire(&["conform", "--list", "--format", "pre", "--seed", seed]));
     let (status, first, _) = list("1");
     assert_eq!(status, 0);
     assert!(first.lines().any(|name| name.starts_with("chat/splits/calls@cut=")), "{first}");
@@ -184,8 +206,8 @@ fn page_contains_the_report() {
 fn invalid_selections_are_refused() {
     for arguments in [
         &["--only", "no-such-case"][..],
-        &["--formats", "hermse"],
-        &["--gateway", "ftp://host"],
+        &["--format", "hermse"],
+        &["--target", "ftp://host"],
         &["--upstream-dialect", "chatt"],
         &["--fixtures", "/nowhere"],
         &["--cuts", "few"],

@@ -12,7 +12,6 @@ const COMMANDS: [&str; 26] = [
     "keys list",
     "keys usage",
     "keys revoke",
-    "formats",
     "mcp serve",
     "mcp login",
     "mcp logout",
@@ -22,15 +21,16 @@ const COMMANDS: [&str; 26] = [
     "lumo",
     "demo",
     "detect",
-    "rewrite",
-    "record",
-    "replay",
-    "mock",
+    "formats",
     "bench",
     "calibrate",
-    "conform",
     "completions",
     "man",
+    "record",
+    "replay",
+    "rewrite",
+    "mock",
+    "conform",
 ];
 
 const PAGES: [&str; 9] = [
@@ -51,7 +51,23 @@ struct Flag {
     written: String,
     environment: String,
     default: String,
+    /// The values without a description.
+    values: String,
     about: Vec<String>,
+}
+
+impl Flag {
+    /// The value, such as `<ADDR>`. An optional one counts as none.
+    fn value(&self) -> String {
+        self.written.split_once(" <").map_or(String::new(), |(_, value)| format!("<{value}"))
+    }
+
+    /// What the flag means, without the details of one command.
+    fn meaning(&self) -> String {
+        let about = self.about.join(" ");
+        let ends = [": ", "; ", ", ", " [", " (", ". "].iter().filter_map(|end| about.find(end)).min();
+        about[..ends.unwrap_or(about.len())].to_owned()
+    }
 }
 
 type Flags = BTreeMap<String, Flag>;
@@ -60,6 +76,7 @@ struct Help {
     about: String,
     usage: String,
     flags: Vec<(String, Flag)>,
+    examples: Vec<String>,
 }
 
 fn page(name: &str) -> String {
@@ -71,7 +88,12 @@ fn help_of(command: &str) -> Help {
     let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
     let (status, text, _) = run(&mut toolwire(&words));
     assert_eq!(status, 0);
-    let mut help = Help { about: String::new(), usage: String::new(), flags: Vec::new() };
+    let (text, examples) =
+        text.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{command}: no examples"));
+    let examples = examples.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty());
+    let (about, usage, flags) = Default::default();
+    let mut help = Help { about, usage, flags, examples: examples.collect() };
+    let mut is_list = false;
     for line in text.lines() {
         let text = line.trim();
         let indent = line.len() - line.trim_start().len();
@@ -85,7 +107,11 @@ fn help_of(command: &str) -> Help {
             help.about += text;
         } else if let Some((_, flag)) = help.flags.last_mut().filter(|_| indent > 0) {
             let inside = |prefix| Some(text.strip_prefix(prefix)?.trim_end_matches([']', '=']).to_owned());
-            if let Some(variable) = inside("[env: ") {
+            if let Some(values) = text.strip_prefix("[possible values: ").or(is_list.then_some(text)) {
+                is_list = !text.ends_with(']');
+                let space = if flag.values.is_empty() { "" } else { " " };
+                flag.values += &format!("{space}{}", values.trim_end_matches(']'));
+            } else if let Some(variable) = inside("[env: ") {
                 flag.environment = variable;
             } else if let Some(default) =
                 inside("[default: ").filter(|it| text.ends_with(']') && !it.contains(' '))
@@ -96,7 +122,7 @@ fn help_of(command: &str) -> Help {
                 flag.about.push(format!("`{name}`: {}.", about.trim()));
             } else if text == "Possible values:" {
                 flag.about.iter_mut().last().unwrap().push('.');
-            } else if !text.is_empty() && !text.starts_with("[possible values: ") {
+            } else if !text.is_empty() {
                 flag.about.push(text.to_owned());
             }
         }
@@ -116,11 +142,14 @@ fn commands_page() -> String {
     let mut global = Vec::new();
     let serve = flags_of("serve");
     for command in COMMANDS {
-        let Help { about, usage, flags } = help_of(command);
+        let Help { about, usage, flags, examples } = help_of(command);
         let (every, own): (Vec<_>, Vec<_>) =
             flags.into_iter().partition(|(name, _)| GLOBAL.contains(&name.as_str()));
-        global = every;
-        page += &format!("\n## `{command}`\n\n{about}.\n\n    {usage}\n\n");
+        if every.len() == GLOBAL.len() {
+            global = every;
+        }
+        let examples: String = examples.iter().map(|example| format!("    {example}\n")).collect();
+        page += &format!("\n## `{command}`\n\n{about}.\n\n    {usage}\n\nExamples:\n\n{examples}\n");
         // `check` and `record` read the same configuration as `serve`.
         let (shared, own): (Vec<_>, Vec<_>) =
             own.into_iter().partition(|(name, _)| command != "serve" && serve.contains_key(name));
@@ -131,14 +160,39 @@ fn commands_page() -> String {
             page += "\nIt also has the flags of `serve`.\n";
         }
     }
-    page + &format!("\n## All commands\n\n{}", table(&global))
+    let rows = meanings().into_iter().filter(|(_, found)| found.len() > 1).map(|(name, found)| {
+        let commands: Vec<_> = found.iter().map(|(command, _)| format!("`{command}`")).collect();
+        let (_, flag) = &found[0];
+        format!("| `{name}` | {} | {} |\n", flag.meaning(), commands.join(", "))
+    });
+    page + &format!(
+        "\n## All commands\n\n{}\n## Flags of several commands\n\nA flag means the same wherever it is; \
+         `check`, `record` and `mcp serve` have those of `serve`.\n\n| flag | meaning | commands |\n|---|---|---|\n{}",
+        table(&global),
+        rows.collect::<String>()
+    )
+}
+
+/// Each flag with the commands that have it, except those that have all flags of `serve`.
+fn meanings() -> BTreeMap<String, Vec<(&'static str, Flag)>> {
+    let mut meanings: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for command in COMMANDS.into_iter().filter(|command| !["check", "record", "mcp serve"].contains(command))
+    {
+        let flags = help_of(command).flags.into_iter().filter(|(name, _)| name.starts_with("--"));
+        for (name, flag) in flags.filter(|(name, _)| !GLOBAL.contains(&name.as_str())) {
+            meanings.entry(name).or_default().push((command, flag));
+        }
+    }
+    meanings
 }
 
 fn table(flags: &[(String, Flag)]) -> String {
     let code = |text: &str| format!("`{}`", text.replace('|', "\\|"));
     let rows = flags.iter().map(|(_, flag)| {
         let mut about = flag.about.join(" ").replace('|', "\\|").replace('<', "&lt;");
-        for (name, value) in [("env", &flag.environment), ("default", &flag.default)] {
+        for (name, value) in
+            [("values", &flag.values), ("env", &flag.environment), ("default", &flag.default)]
+        {
             if !value.is_empty() {
                 about.push_str(&format!(" [{name}: {}]", code(value)));
             }
@@ -181,6 +235,112 @@ fn code_on(page: &str) -> Vec<String> {
         }
     }
     code
+}
+
+#[test]
+fn flag_means_the_same_in_every_command() {
+    let mut letters = BTreeMap::new();
+    for command in COMMANDS {
+        for (name, flag) in help_of(command).flags.into_iter().filter(|(name, _)| name.starts_with("--")) {
+            if let Some((letter, _)) = flag.written.split_once(", --") {
+                let first = letters.entry(letter.to_owned()).or_insert_with(|| name.clone());
+                assert_eq!(*first, name, "{command} {letter}");
+            }
+        }
+    }
+    for (name, found) in meanings() {
+        let (first, flag) = &found[0];
+        for (command, other) in &found {
+            let both = format!("{name} of `{first}` and of `{command}`");
+            // The value of `--json` is optional where there are other reports.
+            assert_eq!(flag.value(), other.value(), "{both}");
+            assert_eq!(flag.meaning(), other.meaning(), "{both}");
+            let letter = |flag: &Flag| flag.written.split_once(", --").map(|(letter, _)| letter.to_owned());
+            assert_eq!(letter(flag), letter(other), "{both}");
+        }
+    }
+}
+
+#[test]
+fn every_command_has_examples_that_are_valid() {
+    for command in COMMANDS {
+        let Help { examples, .. } = help_of(command);
+        assert!(!examples.is_empty(), "{command}");
+        for example in examples {
+            let words: Vec<_> = example
+                .split(" -- ")
+                .next()
+                .unwrap()
+                .split(['<', '>'])
+                .next()
+                .unwrap()
+                .split_whitespace()
+                .map(|word| word.trim_matches('\''))
+                .collect();
+            let (program, arguments) = words.split_first().unwrap();
+            assert!(
+                *program == "toolwire" && arguments.join(" ").starts_with(command),
+                "{command}: {example}"
+            );
+            let (status, _, stderr) = run(toolwire(arguments).arg("--help"));
+            assert_eq!(status, 0, "{example}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_have_examples() {
+    let folder = tempfile::TempDir::new().unwrap();
+    assert_eq!(run(toolwire(&["man", "--out"]).arg(folder.path())).0, 0);
+    let pages: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|page| page.unwrap().path()).collect();
+    // Those of the groups `keys` and `mcp` and of the program, too.
+    assert_eq!(pages.len(), COMMANDS.len() + 3, "{pages:?}");
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let (_, examples) = text.split_once(".SH EXAMPLES\n").unwrap_or_else(|| panic!("{page:?}: {text}"));
+        assert!(examples.trim_start().starts_with("toolwire "), "{page:?}: {examples}");
+        assert!(!text.contains(".SH EXTRA"), "{page:?}");
+    }
+}
+
+#[test]
+fn completions_have_the_values_of_closed_sets() {
+    let (status, script, _) = run(&mut toolwire(&["completions", "bash"]));
+    assert_eq!(status, 0);
+    for (command, flag, values) in [
+        ("serve", "--dialect", "lumo chat responses messages "),
+        ("serve", "--tools", "native "),
+        ("serve", "--detect", "auto off "),
+        ("serve", "--server-calls", "auto forward annotate hide"),
+        ("calibrate", "--dialect", "lumo chat "),
+        ("calibrate", "--format", "auto native all "),
+        ("rewrite", "--from", "lumo chat "),
+        ("rewrite", "--to", "chat responses "),
+        ("rewrite", "--tools", "native "),
+        ("rewrite", "--arguments", "stream whole"),
+        ("rewrite", "--unknown-calls", "forward text"),
+        ("replay", "--split", "every recorded whole"),
+        ("mock", "--dialect", "lumo-v1 lumo chat "),
+        ("mock", "--answer", "text call text-call"),
+        ("mock", "--format", ""),
+        ("mock", "--pace", "recorded none"),
+        ("bench", "--client", "chat responses "),
+        ("bench", "--upstream-dialect", "chat lumo"),
+        ("conform", "--upstream-dialect", "chat responses "),
+        ("conform", "--format", "all none "),
+        ("serve", "--log-level", "error warn info debug trace off"),
+    ] {
+        let (_, case) = script.split_once(&format!("        toolwire__subcmd__{command})\n")).unwrap();
+        let (case, _) = case.split_once("\n            ;;\n").unwrap();
+        let (_, option) = case.split_once(&format!("                {flag})\n")).unwrap();
+        let (option, _) = option.split_once("return 0").unwrap();
+        assert!(option.contains(&format!("compgen -W \"{values}")), "{command} {flag}: {option}");
+        assert_eq!(
+            option.contains(" hermes "),
+            ["--tools", "--detect", "--format"].contains(&flag),
+            "{option}"
+        );
+    }
 }
 
 /// Rewrites the page instead of checking it if `TOOLWIRE_WRITE=1` is set.

@@ -101,7 +101,7 @@ fn status_without_a_session_says_what_to_do() {
     fs::remove_file(folder.path().join("session.json")).unwrap();
     let (status, out, _) = lumo(folder.path(), "status", &[]);
     assert!(status == 1 && out.contains("log in and write it to"), "{out}");
-    let (status, _, err) = lumo(folder.path(), "status", &["--upstream", "other"]);
+    let (status, _, err) = lumo(folder.path(), "status", &["--account", "other"]);
     assert!(status == 2 && err.contains("no upstream `other` with an account"), "{err}");
 }
 

@@ -17,6 +17,7 @@ mod descriptors;
 mod detect;
 mod doctor;
 mod flags;
+mod hints;
 mod install;
 mod instances;
 mod keys;

@@ -79,7 +79,7 @@ fn mock_is_a_search_engine() {
 #[test]
 fn demo_runs_a_search_for_the_model() {
     let (status, stdout, stderr) =
-        run(&mut toolwire(&["demo", "--tools", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));
+        run(&mut toolwire(&["demo", "--hosted-tools", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));
     assert_eq!((status, stderr.as_str()), (0, ""));
     let (_, answer) = stdout.split_once("toolwire searches: Lisbon weather this weekend").unwrap();
     let (_, received) = answer.split_once("What the client has received").unwrap();

@@ -51,11 +51,11 @@ fn recording_can_be_replayed() {
     assert!(kept.contains("my key is xxxxxxxx") && !kept.contains("sk-proj"), "{kept}");
     let times = fs::read_to_string(dir.join("upstream.times")).unwrap();
     assert!(times.lines().count() > 1, "the pieces are kept apart: {times}");
-    let (status, stdout, _) = run(&mut toolwire(&["replay", &out_text, "--splits", "every", "--update"]));
+    let (status, stdout, _) = run(&mut toolwire(&["replay", &out_text, "--split", "every", "--update"]));
     assert_eq!(status, 0, "{stdout}");
     let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
     assert_eq!(expect.calls[0].id.as_deref(), Some("n1"));
-    assert_eq!(run(&mut toolwire(&["replay", &out_text, "--splits", "every"])).0, 0);
+    assert_eq!(run(&mut toolwire(&["replay", &out_text, "--split", "every"])).0, 0);
 }
 
 /// Writes a fixture whose upstream repeats secrets. The stream is sent in pieces of five bytes, with a pause of one
@@ -145,7 +145,7 @@ fn recording_holds_no_secret_even_if_the_recorder_is_killed() {
         }
     }
     assert_eq!(
-        run(&mut toolwire(&["replay", &out_text, "--splits", "recorded"])).0,
+        run(&mut toolwire(&["replay", &out_text, "--split", "recorded"])).0,
         0,
         "times and bytes agree"
     );
@@ -182,7 +182,7 @@ fn recording_includes_the_custom_format_that_it_used() {
     let recorded = fs::read_to_string(out.join("0001-m-1/fixture.toml")).unwrap();
     let formats_of = |manifest: &str| manifest.parse::<toml::Table>().unwrap()["formats"].clone();
     assert_eq!(formats_of(&recorded), formats_of(&manifest));
-    assert_eq!(run(&mut toolwire(&["replay", &out_text, "--splits", "every", "--update"])).0, 0);
+    assert_eq!(run(&mut toolwire(&["replay", &out_text, "--split", "every", "--update"])).0, 0);
     let expect: Answer =
         serde_json::from_slice(&fs::read(out.join("0001-m-1/expect.json")).unwrap()).unwrap();
     assert_eq!((expect.calls.len(), calls.len()), (2, 2));
@@ -229,7 +229,7 @@ fn hops_are_recorded_served_and_replayed() {
         let manifest = fs::read_to_string(dir.join("fixture.toml")).unwrap();
         assert!(manifest.contains("[[hops]]") && manifest.contains("`city` are missing"), "{manifest}");
         assert!(dir.join("upstream-2.times").exists());
-        let (status, stdout, _) = run(&mut toolwire(&["replay", &out, "--splits", "every", "--update"]));
+        let (status, stdout, _) = run(&mut toolwire(&["replay", &out, "--split", "every", "--update"]));
         assert_eq!(status, 0, "{stdout}");
         served = dir.display().to_string();
     }
@@ -286,7 +286,7 @@ fn hosted_calls_are_recorded_served_and_replayed() {
         let dir = Path::new(&out).join("0001-small");
         let manifest = fs::read_to_string(dir.join("fixture.toml")).unwrap();
         assert!(manifest.contains("content = \"Rain until noon.\""), "{manifest}");
-        let (status, stdout, _) = run(&mut toolwire(&["replay", &out, "--splits", "every", "--update"]));
+        let (status, stdout, _) = run(&mut toolwire(&["replay", &out, "--split", "every", "--update"]));
         assert_eq!(status, 0, "{stdout}");
         let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
         assert_eq!(expect.text, got.text);
@@ -325,7 +325,7 @@ fn recording_knows_whether_the_prompt_opened_the_reasoning() {
     let dir = Path::new(&out).join("0001-m");
     let manifest = fs::read_to_string(dir.join("fixture.toml")).unwrap();
     assert!(manifest.contains("starts_in_reasoning = true"), "{manifest}");
-    assert_eq!(run(&mut toolwire(&["replay", &out, "--splits", "every", "--update"])).0, 0);
+    assert_eq!(run(&mut toolwire(&["replay", &out, "--split", "every", "--update"])).0, 0);
     let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
     assert_eq!((expect.reasoning.as_str(), expect.text.as_str()), ("Hm.", "Yes."));
 }

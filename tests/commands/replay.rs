@@ -56,7 +56,7 @@ fn copy(name: &str) -> (TempDir, PathBuf) {
 fn replay_shows_the_first_difference_and_updates_on_request() {
     let (desk, dir) = copy("lumo/v1-search-forward");
     let root = desk.path().display().to_string();
-    let (status, stdout, _) = run(&mut toolwire(&["replay", &root, "--splits", "every"]));
+    let (status, stdout, _) = run(&mut toolwire(&["replay", &root, "--split", "every"]));
     assert_eq!(status, 0, "{stdout}");
 
     let expect = dir.join("expect.json");

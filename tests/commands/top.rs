@@ -181,6 +181,6 @@ fn server_that_cannot_be_read_is_an_error_that_says_what_to_do() {
     assert!(status == 1 && error.contains("status 404") && error.contains("[admin]"), "{error}");
     let url = format!("http://{}", server.address);
     drop(server);
-    let (status, _, error) = run(toolwire(&["top", "--url", &url]).stdin(Stdio::null()));
+    let (status, _, error) = run(toolwire(&["top", "--server", &url]).stdin(Stdio::null()));
     assert!(status == 1 && error.contains(&url), "{error}");
 }

@@ -4,6 +4,11 @@ use std::{cell::RefCell, fmt, ops::Range};
 
 use super::source::Source;
 
+pub(super) const UNKNOWN_KEY: &str = "unknown key";
+pub(super) const MISSING_KEY: &str = "missing key";
+pub(super) const UNREADABLE_FILE: &str = "cannot read the configuration file";
+pub(super) const NOTHING_TO_SERVE: &str = "nothing to serve";
+
 /// A mistake in a configuration, or a likely mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -29,6 +34,21 @@ impl Problem {
     /// Creates an error without a location.
     pub fn error(message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, place: Place::Nowhere, message: message.into() }
+    }
+
+    /// Advice for mistakes whose message does not say what to do.
+    pub fn advice(&self) -> Option<&'static str> {
+        let is = |beginning| self.message.starts_with(beginning);
+        match () {
+            () if is(UNKNOWN_KEY) || is(MISSING_KEY) => {
+                Some("`toolwire check --keys` describes every key of a configuration file")
+            }
+            () if is(UNREADABLE_FILE) => {
+                Some("`--config FILE` names another file; `toolwire serve URL` needs none")
+            }
+            () if is(NOTHING_TO_SERVE) => Some("for example `toolwire serve http://127.0.0.1:8000/v1`"),
+            () => None,
+        }
     }
 
     pub fn log(&self) {

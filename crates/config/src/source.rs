@@ -9,7 +9,7 @@ use std::{
 
 use strum::VariantArray;
 
-use super::problem::{Place, Problem, Problems, Severity};
+use super::problem::{Place, Problem, Problems, Severity, UNREADABLE_FILE};
 use toolwire_pipeline::wire::digest::Digest;
 
 /// The text and path of a configuration file. Offsets past its end represent flags, and offsets after those represent
@@ -84,7 +84,7 @@ impl Source {
         let bytes = match read_file(path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                let message = format!("cannot read the configuration file {}: {error}", path.display());
+                let message = format!("{UNREADABLE_FILE} {}: {error}", path.display());
                 return failed(Place::Nowhere, message);
             }
         };

@@ -11,7 +11,11 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{problem::Findings, source::Source, watch::NamedFiles};
+use super::{
+    problem::{Findings, MISSING_KEY, UNKNOWN_KEY},
+    source::Source,
+    watch::NamedFiles,
+};
 use toolwire_pipeline::wire::suggest::suggest;
 
 const LIST_KEYS: &str = "toolwire check --keys";
@@ -125,7 +129,7 @@ impl<'a> Table<'a> {
     }
 
     pub(super) fn report_missing(&self, key: &str) {
-        self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
+        self.context.findings.missing(Some(self.span.clone()), format!("{MISSING_KEY} `{key}`"));
     }
 
     /// Reports a mistake in the value of `key`, at the key's location, or at the table's location if the key is absent.
@@ -144,7 +148,7 @@ impl<'a> Table<'a> {
             let name = key.get_ref().as_ref();
             if !self.known.contains(&name) {
                 let message =
-                    format!("unknown key `{name}`; {}", suggest(name, &self.known, Some(LIST_KEYS)));
+                    format!("{UNKNOWN_KEY} `{name}`; {}", suggest(name, &self.known, Some(LIST_KEYS)));
                 self.context.findings.wrong(key.span(), message);
             }
         }

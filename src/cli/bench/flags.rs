@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 
 use super::super::{
-    client_dialect::client_dialect,
+    offered_values::{client_dialect, offering, pace, taught, text},
     output::Failed,
     report_flags::{STDOUT, duration},
     upstream_flags::secret,
@@ -20,26 +20,26 @@ use toolwire_lab::{
     },
     fixture::mock::Pace,
 };
-use toolwire_pipeline::dialect::{self, ClientDialect};
+use toolwire_pipeline::dialect::{ClientDialect, Dialect};
 
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Base URL of an API to measure, such as direct=http://127.0.0.1:8788/v1; may be repeated, the first is the reference
-    /// [default: a mock and a toolwire in front of it]
-    #[arg(long = "target", value_name = "NAME=URL")]
+    /// Base URL of the API to test, or NAME=URL, such as direct=http://127.0.0.1:8788/v1; may be repeated, the first is
+    /// the reference [default: a mock and a toolwire in front of it]
+    #[arg(long = "target", value_name = "URL")]
     pub(super) targets: Vec<Target>,
-    /// Dialect of all targets
+    /// Dialect of the client
     #[arg(long, value_parser = client_dialect(), value_name = "DIALECT", default_value = "chat")]
-    pub(super) dialect: ClientDialect,
+    pub(super) client: ClientDialect,
     /// Model to request [default: that of the prompts, or bench]
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
     /// Header for every request; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// API key for all targets
-    #[arg(long, value_name = "KEY", env = "TOOLWIRE_BENCH_KEY", hide_env_values = true, value_parser = secret)]
+    /// API key to send: env:NAME or file:PATH
+    #[arg(long, value_name = "SECRET", env = "TOOLWIRE_BENCH_KEY", hide_env_values = true, value_parser = secret)]
     pub(super) api_key: Option<SecretString>,
     /// PEM file of the authorities that are trusted, instead of the system's
     #[arg(long, value_name = "FILE")]
@@ -72,14 +72,14 @@ pub(super) struct LoadFlags {
     /// Distribution of the start times in an open loop
     #[arg(long, value_enum, value_name = "KIND", default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
-    /// Seed of the schedule
+    /// Random seed (start times in an open loop)
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rate")]
     seed: u64,
     /// Open streams in an open loop; further starts are skipped and counted
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(super) max_open: usize,
-    /// Closed loop: concurrent streams
-    #[arg(long, visible_alias = "copies", value_name = "N", default_value = "1")]
+    /// Concurrent requests, in a closed loop
+    #[arg(long, value_name = "N", default_value = "1")]
     concurrency: NonZeroUsize,
     /// Time over which the first streams of a closed loop start
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "0s", conflicts_with = "rate")]
@@ -96,13 +96,13 @@ pub(super) struct LoadFlags {
     /// Streams per target that are not measured
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) warm_up: u64,
-    /// Time limit of a stream
+    /// Time limit of a response
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2m")]
     pub(super) timeout: Duration,
     /// Shortest pause between two tokens that counts as a gap
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
     pub(super) gap: Duration,
-    /// Measuring threads
+    /// Worker threads
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) threads: NonZeroUsize,
 }
@@ -154,19 +154,19 @@ impl RampFlags {
 pub(super) struct PromptFlags {
     /// File of prompts, one JSON object per line: {"prompt": …}, {"messages": […], "tools": […]}, or a
     /// complete request
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt_tokens", "tools"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt_tokens", "tool_count"])]
     pub(super) prompts: Option<PathBuf>,
     /// Approximate tokens of a generated prompt
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) prompt_tokens: usize,
-    /// Tools that generated prompts declare
+    /// Number of tools that generated prompts declare
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) tools: usize,
+    pub(super) tool_count: usize,
     /// Token limit of a response
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<u64>,
     /// Send the requests of a fixture or a folder of fixtures, with its name as the model
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["prompts", "prompt_tokens", "tools", "max_tokens", "model"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["prompts", "prompt_tokens", "tool_count", "max_tokens", "model"])]
     pub(super) replay: Vec<PathBuf>,
 }
 
@@ -174,22 +174,23 @@ pub(super) struct PromptFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Mock (used for the baseline, and started if no target is given)")]
 pub(super) struct MockFlags {
-    /// Pace of the started mock: a time between two pieces, none or, with --replay, recorded [default: 2ms,
+    /// Pace of the upstream: recorded (with --replay), none (all at once), or a time between two pieces [default: 2ms;
     /// with --replay recorded]
-    #[arg(long, value_name = "PACE")]
+    #[arg(long, value_name = "PACE", value_parser = pace(), hide_possible_values = true)]
     pub(super) pace: Option<Pace>,
     /// Tokens of the mock's responses
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(super) answer_tokens: usize,
-    /// The mock's responses: text, call, or text-call (text, then a call)
+    /// Content of the upstream's responses: text, a call, or text and then a call
     #[arg(long, value_name = "KIND", value_parser = ["text", "call", "text-call"], default_value = "text")]
     pub(super) answer: String,
-    /// Write the mock's calls as text in this format
-    #[arg(long, value_name = "NAME")]
+    /// Text format of calls [default: native calls]
+    #[arg(long, value_name = "FORMAT", value_parser = text(taught()), hide_possible_values = true)]
     pub(super) format: Option<String>,
-    /// The mock's dialect: chat or lumo
+    /// Dialect of the target's upstream
     #[arg(long, value_name = "DIALECT", default_value = "chat")]
-    pub(super) upstream: dialect::Dialect,
+    #[arg(value_parser = offering(["chat", "lumo"], |name: &str| name.parse::<Dialect>()))]
+    pub(super) upstream_dialect: Dialect,
     /// Do not measure the baseline, a mock in the bench's process
     #[arg(long)]
     pub(super) no_baseline: bool,
@@ -211,16 +212,16 @@ impl MockFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
 pub(super) struct OutputFlags {
-    /// Write all figures as JSON; without a file instead of the table
+    /// Write JSON; without a file instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     pub(super) json: Option<PathBuf>,
     /// Write the figures as CSV; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
-    /// Write a page with charts; - is stdout
+    /// Write an HTML page; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// Exit with status 1 if any stream was incomplete or violated the rules of its dialect
+    /// Be strict: exit with status 1 if any stream was incomplete or violated the rules of its dialect
     #[arg(long)]
     pub(super) strict: bool,
     /// Show no progress on stderr

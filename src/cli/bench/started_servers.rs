@@ -43,7 +43,7 @@ impl StartedServers {
 
 /// The dialect that the mock serves.
 fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Failed> {
-    let Some(first) = fixtures.first() else { return Ok(args.mock.upstream) };
+    let Some(first) = fixtures.first() else { return Ok(args.mock.upstream_dialect) };
     match fixtures.iter().find(|fixture| fixture.from.dialect() != first.from.dialect()) {
         None => Ok(first.from.dialect()),
         Some(other) => {

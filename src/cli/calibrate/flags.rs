@@ -5,6 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 use secrecy::SecretString;
 
 use super::super::{
+    offered_values::{taught, text, upstream_dialect},
     output::Failed,
     report_flags::{ReportFlags, duration},
     upstream_flags::secret,
@@ -36,10 +37,11 @@ pub(super) struct UpstreamArgs {
     /// Base URL of the upstream, such as http://127.0.0.1:8080/v1
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM")]
     pub(super) upstream: Option<String>,
-    /// Dialect of that upstream: chat, completions or lumo [default: found by asking]
+    /// Dialect of the upstream [default: found by asking]
     #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream")]
+    #[arg(value_parser = upstream_dialect())]
     pub(super) dialect: Option<String>,
-    /// API key for that upstream: env:NAME or file:PATH
+    /// API key to send: env:NAME or file:PATH
     #[arg(
         long,
         value_name = "SECRET",
@@ -49,10 +51,10 @@ pub(super) struct UpstreamArgs {
         requires = "upstream"
     )]
     pub(super) api_key: Option<SecretString>,
-    /// Instead of --upstream: a configuration file with the model
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    /// The configuration file, which has the model; instead of --upstream
+    #[arg(long, short, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
     pub(super) config: Option<PathBuf>,
-    /// The model, by its name at the upstream or, with --config, in the file [default: the only one]
+    /// Model to request, by its name at the upstream or, with --config, in the file [default: the only one]
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
 }
@@ -61,13 +63,15 @@ pub(super) struct UpstreamArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Variants")]
 pub(super) struct VariantFlags {
-    /// Formats, separated by commas: names, native, all, or auto (native, those of the model's name, one of
-    /// each family)
-    #[arg(long, value_name = "FORMATS", value_delimiter = ',', default_value = "auto")]
+    /// Text format of calls; several are separated by commas: names, native, all, or auto (native, those of the model's
+    /// name, one of each family)
+    #[arg(long = "format", value_name = "FORMAT", value_delimiter = ',', default_value = "auto")]
+    #[arg(value_parser = text(["auto", "native", "all"].into_iter().chain(taught())), hide_possible_values = true)]
     pub(super) formats: Vec<String>,
     /// Wordings, separated by commas: default, schemas, turns, user, last_user, combinations such as
     /// turns+examples=3, or all
     #[arg(long, value_name = "WORDINGS", value_delimiter = ',', default_value = "default")]
+    #[arg(value_parser = text(ALL_WORDINGS.into_iter().chain(["all"])), hide_possible_values = true)]
     wordings: Vec<String>,
     /// Values of `enforce`, separated by commas
     #[arg(long, value_name = "VALUES", value_delimiter = ',', value_parser = ENFORCE, default_value = "calls,auto")]
@@ -97,7 +101,7 @@ pub(super) struct PromptFlags {
     pub(super) prompts: Option<PathBuf>,
     /// File of the tools that the prompts offer [default: those of the prompts, or the built-in ones]
     #[arg(long, value_name = "FILE", requires = "prompts")]
-    pub(super) tools: Option<PathBuf>,
+    pub(super) tools_file: Option<PathBuf>,
     /// How often each prompt is asked
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) runs: u32,
@@ -107,7 +111,7 @@ pub(super) struct PromptFlags {
     /// Token limit of a response
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: u64,
-    /// Seed of the first run
+    /// Random seed (sent with the requests of the first run)
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

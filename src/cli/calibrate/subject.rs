@@ -16,19 +16,21 @@ use toml::{Table, Value};
 use super::{
     super::{
         output::{Failed, failed, refused},
-        upstream_flags::{self, is_typed, load_asking, say},
+        problems::{self, say},
+        upstream_flags::{is_typed, load_asking},
     },
     DESCRIBED,
     flags::UpstreamArgs,
 };
 use toolwire_config::{Config, Loaded, Model, Overrides, Problems, Upstream};
+use toolwire_gateway::doctor::examine;
 use toolwire_lab::calibrate::{
     run,
     variant::{NATIVE, VARIED, Variant},
 };
 use toolwire_pipeline::{format::KnownFormats, wire::suggest::suggest};
 
-/// The formats that `--formats auto` tries besides those implied by the model's name: one per family.
+/// The formats that `--format auto` tries besides those implied by the model's name: one per family.
 const FAMILIES: [&str; 9] =
     ["hermes", "bare", "fenced", "pre", "llama3_json", "mistral", "qwen3_coder", "pythonic", "react"];
 
@@ -96,7 +98,7 @@ impl Subject {
                 name => {
                     let words: Vec<_> = taught.iter().copied().chain([NATIVE, "all", "auto"]).collect();
                     let nearest = suggest(name, &words, Some("toolwire formats"));
-                    return Err(format!("--formats: no format `{name}` can be taught; {nearest}").into());
+                    return Err(format!("--format: no format `{name}` can be taught; {nearest}").into());
                 }
             };
             for name in named {
@@ -164,7 +166,7 @@ async fn load(args: &UpstreamArgs) -> Result<Config, ExitCode> {
             say(&warnings);
             Ok(config)
         }
-        Err(problems) => Err(upstream_flags::refused(&problems)),
+        Err(problems) => Err(problems::refused(&problems)),
     }
 }
 
@@ -200,7 +202,12 @@ async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result
     let names = names.map_err(|error| failed(error, Some("--model names the model")))?;
     match names.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(wrong("the upstream lists no models: name one with --model")),
+        [] => Err(match examine(&listing).await.into_iter().find_map(|found| found.verdict.err()) {
+            Some(fault) => {
+                failed(format_args!("the upstream lists no models: {}: {}", fault.part, fault.message), None)
+            }
+            None => wrong("the upstream lists no models: name one with --model"),
+        }),
         names => {
             const LISTED: usize = 20;
             let shown: Vec<_> = names.iter().take(LISTED).map(String::as_str).collect();

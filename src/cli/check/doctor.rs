@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use super::told;
-use crate::cli::{block_on::block_on, output::failed, results, upstream_flags};
+use crate::cli::{block_on::block_on, output::failed, problems, results};
 use toolwire_config::{Config, Problem};
 use toolwire_gateway::{
     doctor::{Diagnosis, Health, examine},
@@ -26,7 +26,7 @@ pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitC
         let told = json!({ "ok": is_well, "problems": told(warnings), "upstreams": upstreams });
         return results(status, |out| writeln!(out, "{told:#}"));
     }
-    upstream_flags::say(warnings);
+    problems::say(warnings);
     results(status, |out| found.iter().try_for_each(|diagnosis| out.write_all(line(diagnosis).as_bytes())))
 }
 

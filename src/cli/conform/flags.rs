@@ -15,11 +15,11 @@ use secrecy::SecretString;
 
 use super::{
     super::{
-        client_dialect::client_dialect,
+        offered_values::{client_dialect, taught, tested_dialect, text},
         report_flags::{ReportFlags, duration},
-        upstream_flags::secret,
+        upstream_flags::resolved_secret,
     },
-    gateway_url,
+    target_url,
 };
 use toolwire_lab::{
     bench::target,
@@ -29,7 +29,6 @@ use toolwire_pipeline::dialect::ClientDialect;
 
 /// Options of `conform`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("json", |arg| arg.help("Write all results as JSON; without a file instead of the table")))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) gateway: GatewayFlags,
@@ -45,20 +44,19 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Gateway")]
 pub(super) struct GatewayFlags {
-    /// Base URL of the gateway's API, such as http://127.0.0.1:4000/v1 [default: a toolwire that is
-    /// started]
-    #[arg(long, value_name = "URL", value_parser = gateway_url)]
-    pub(super) gateway: Option<Uri>,
-    /// Address of the mock, the gateway's upstream [default: 127.0.0.1:8790 with --gateway, else a free
+    /// Base URL of the API to test, such as http://127.0.0.1:4000/v1 [default: a toolwire that is started]
+    #[arg(long, value_name = "URL", value_parser = target_url)]
+    pub(super) target: Option<Uri>,
+    /// Address of the mock, the gateway's upstream [default: 127.0.0.1:8790 with --target, else a free
     /// port]
     #[arg(long, value_name = "ADDR")]
     mock_listen: Option<SocketAddr>,
-    /// Model of every request, or DIALECT=NAME for one upstream dialect; may be repeated [default:
+    /// Model to request, or DIALECT=NAME for one upstream dialect; may be repeated [default:
     /// conform-DIALECT, conform-DIALECT-FORMAT for calls as text]
     #[arg(long = "model", value_name = "NAME", value_parser = model)]
     models: Vec<(Option<Api>, String)>,
-    /// API key for the gateway
-    #[arg(long, value_name = "KEY", env = "TOOLWIRE_CONFORM_KEY", hide_env_values = true, value_parser = secret)]
+    /// API key to send: env:NAME or file:PATH
+    #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CONFORM_KEY", hide_env_values = true, value_parser = resolved_secret)]
     pub(super) api_key: Option<SecretString>,
     /// Header for every request; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
@@ -69,15 +67,16 @@ pub(super) struct GatewayFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Cases")]
 pub(super) struct CaseFlags {
-    /// Dialects of clients, separated by commas [default: chat with --gateway, else all]
-    #[arg(long, value_parser = client_dialect(), value_name = "DIALECTS", value_delimiter = ',')]
+    /// Dialect of the client; several are separated by commas [default: chat with --target, else all]
+    #[arg(long, value_parser = client_dialect(), value_name = "DIALECT", value_delimiter = ',')]
     pub(super) client: Vec<ClientDialect>,
-    /// Dialects of upstreams, separated by commas: chat, responses, messages, gemini, interactions, ollama, lumo,
-    /// completions [default: chat with --gateway, else all]
-    #[arg(long, value_name = "DIALECTS", value_delimiter = ',')]
+    /// Dialect of the target's upstream; several are separated by commas [default: chat with --target, else all]
+    #[arg(long, value_name = "DIALECT", value_parser = tested_dialect(), value_delimiter = ',')]
     pub(super) upstream_dialect: Vec<Api>,
-    /// Formats of calls written as text, separated by commas: names, all or none [default: none with --gateway, else all]
-    #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
+    /// Text format of calls; several are separated by commas: names, all or none
+    /// [default: none with --target, else all]
+    #[arg(long = "format", value_name = "FORMAT", value_delimiter = ',')]
+    #[arg(value_parser = text(["all", "none"].into_iter().chain(taught())), hide_possible_values = true)]
     pub(super) formats: Option<Vec<String>>,
     /// Fixture, or folder of fixtures, to play too; may be repeated
     #[arg(long, value_name = "PATH")]
@@ -88,13 +87,13 @@ pub(super) struct CaseFlags {
     /// Print the names of the cases
     #[arg(long)]
     pub(super) list: bool,
-    /// Fail a case also for violations that all tested clients tolerate
+    /// Be strict: fail a case also for violations that all tested clients tolerate
     #[arg(long)]
     pub(super) strict: bool,
     /// How many of a response's cuts in two are played, or all
     #[arg(long, value_name = "N", default_value_t = Cuts(DEFAULT_CUTS))]
     pub(super) cuts: Cuts,
-    /// Chooses these cuts
+    /// Random seed (choice of cuts)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 }
@@ -139,7 +138,7 @@ impl FromStr for Cuts {
 
 impl Args {
     pub(super) fn mock_listen(&self) -> SocketAddr {
-        let port = if self.gateway.gateway.is_some() { 8790 } else { 0 };
+        let port = if self.gateway.target.is_some() { 8790 } else { 0 };
         self.gateway.mock_listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
@@ -161,8 +160,8 @@ impl Args {
             }
         }
         let mut command = "toolwire conform".to_owned();
-        if let Some(url) = &self.gateway.gateway {
-            add(&mut command, "--gateway", &url.to_string());
+        if let Some(url) = &self.gateway.target {
+            add(&mut command, "--target", &url.to_string());
         }
         if let Some(address) = self.gateway.mock_listen {
             add(&mut command, "--mock-listen", &address.to_string());
@@ -178,7 +177,7 @@ impl Args {
             add(&mut command, "--upstream-dialect", &names.join(","));
         }
         if let Some(formats) = &self.cases.formats {
-            add(&mut command, "--formats", &formats.join(","));
+            add(&mut command, "--format", &formats.join(","));
         }
         for path in &self.cases.fixtures {
             add(&mut command, "--fixtures", &path.display().to_string());

@@ -88,10 +88,7 @@ impl Screen {
     }
 
     fn paint(&self, colour: &str, text: &str) -> String {
-        match self.is_coloured {
-            true => format!("\x1b[{colour}m{text}\x1b[0m"),
-            false => text.to_owned(),
-        }
+        terminal::painted(colour, text, self.is_coloured)
     }
 
     pub(super) fn open(&mut self, title: &str) -> io::Result<()> {
@@ -115,8 +112,8 @@ impl Screen {
                     self.end_line()?;
                     let time = self.paint("2", &time(moment.at));
                     let gist = match self.arrangement {
-                        Arrangement::Beside { left, .. } => format!("{:<left$}", shortened(&gist, left)),
-                        Arrangement::Below { columns } => shortened(&gist, columns),
+                        Arrangement::Beside { left, .. } => format!("{:<left$}", gist.shortened(left)),
+                        Arrangement::Below { columns } => gist.shortened(columns),
                     };
                     let gist = self.paint("36", &gist);
                     write!(self.out, "{time}  {gist}")?;
@@ -131,12 +128,11 @@ impl Screen {
                 let (margin, gist) = match self.arrangement {
                     Arrangement::Beside { left, right } => {
                         let margin = if cause.is_some() { 0 } else { TIME + GAP + left };
-                        (" ".repeat(margin), shortened(&gist, right))
+                        (" ".repeat(margin), gist.shortened(right))
                     }
                     Arrangement::Below { columns } => {
                         let line = if cause.is_some() { "\n" } else { "" };
-                        let gist = gist.replacen("tool_calls[", "[", 1).replacen(" arguments ", " ", 1);
-                        (format!("{line}{:>TIME$}", ""), format!("{CLIENT} {}", shortened(&gist, columns)))
+                        (format!("{line}{:>TIME$}", ""), format!("{CLIENT} {}", gist.shortened(columns)))
                     }
                 };
                 let gist = self.paint("32", &gist);
@@ -192,7 +188,8 @@ impl Screen {
         writeln!(
             self.out,
             "\n{head}\n  curl -N http://{proxy}/v1/chat/completions \\\n    -H 'content-type: application/json' \\\n    -d '{}'\n\
-             The console shows it event by event: http://{proxy}/console/",
+             The console shows it event by event: http://{proxy}/console/\n\
+             `toolwire demo --hosted-tools` shows a search that toolwire runs for the model",
             compact.replace('\'', r"'\''")
         )
     }
@@ -202,25 +199,55 @@ fn time(at: Duration) -> String {
     format!("{:>8.1}", at.as_secs_f64() * 1e3)
 }
 
-/// Shortens a frame to the part in which it differs from other frames.
-fn gist(frame: &str) -> String {
+/// The part in which a frame differs from other frames.
+#[derive(Debug, PartialEq, Eq)]
+enum Gist {
+    /// What a delta adds. If there is not enough room, its end matters.
+    Added(String),
+    Whole(String),
+}
+
+impl Gist {
+    /// The text on one line of at most `columns`.
+    fn shortened(&self, columns: usize) -> String {
+        let (Self::Added(text) | Self::Whole(text)) = self;
+        let text = text.replace('\n', "⏎");
+        let text = escaped(&text);
+        let (length, room) = (text.chars().count(), columns.saturating_sub(1));
+        match self {
+            _ if length <= columns => text.into_owned(),
+            Self::Added(_) => ['…'].into_iter().chain(text.chars().skip(length - room)).collect(),
+            Self::Whole(_) => text.chars().take(room).chain(['…']).collect(),
+        }
+    }
+}
+
+fn gist(frame: &str) -> Gist {
     let data = frame.trim().strip_prefix("data: ").unwrap_or(frame.trim());
-    let Ok(Value::Object(frame)) = serde_json::from_str(data) else { return data.to_owned() };
+    let Ok(Value::Object(frame)) = serde_json::from_str(data) else { return Gist::Whole(data.to_owned()) };
     if let Some(choice) = frame.get("choices").and_then(|choices| choices.get(0)) {
         if let Some(finish) = choice.get("finish_reason").filter(|finish| !finish.is_null()) {
-            return format!("finish_reason: {finish}");
+            return Gist::Whole(format!("finish_reason {finish}"));
         }
         let delta = choice.get("delta").unwrap_or(&Value::Null);
-        return call_gist(delta).unwrap_or_else(|| delta.to_string());
+        let added = call_gist(delta).or_else(|| text_gist(delta));
+        return added.map_or_else(|| Gist::Whole(delta.to_string()), Gist::Added);
     }
     let said = ["tool_call", "tool_result", "usage", "error"].into_iter().find_map(|key| {
         let value = frame.get(key)?;
         Some(format!("{key}: {value}"))
     });
-    said.unwrap_or_else(|| data.to_owned())
+    Gist::Whole(said.unwrap_or_else(|| data.to_owned()))
 }
 
-/// Like [`gist`], for a delta of a tool call: its index, and the name or arguments that it adds.
+/// What a delta adds to the text or the reasoning, if it is all that is in it.
+fn text_gist(delta: &Value) -> Option<String> {
+    let mut members = delta.as_object()?.iter();
+    let (name, text) = members.next().filter(|(_, text)| text.is_string())?;
+    members.next().is_none().then(|| format!("{name} {text}"))
+}
+
+/// What a delta of a tool call adds: its index, and its name or a piece of its arguments.
 fn call_gist(delta: &Value) -> Option<String> {
     let call = delta.get("tool_calls")?.get(0)?;
     let (index, function) = (call.get("index")?, call.get("function")?);
@@ -228,15 +255,6 @@ fn call_gist(delta: &Value) -> Option<String> {
     let arguments = function.get("arguments").filter(|piece| name.is_empty() || *piece != "");
     let arguments = arguments.map(|piece| format!(" arguments {piece}")).unwrap_or_default();
     Some(format!("tool_calls[{index}]{name}{arguments}"))
-}
-
-fn shortened(text: &str, columns: usize) -> String {
-    let text = text.replace('\n', "⏎");
-    let text = escaped(&text);
-    match text.chars().count() > columns {
-        true => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-        false => text.into_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -247,14 +265,17 @@ mod tests {
     fn gist_is_the_part_that_differs_between_frames() {
         let chunk =
             r#"data: {"id":"i","choices":[{"index":0,"delta":{"content":"A"},"finish_reason":null}]}"#;
-        assert_eq!(gist(chunk), r#"{"content":"A"}"#);
+        let (added, whole) = (|it: &str| Gist::Added(it.to_owned()), |it: &str| Gist::Whole(it.to_owned()));
+        assert_eq!(gist(chunk), added(r#"content "A""#));
         let end = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
-        assert_eq!(gist(end), r#"finish_reason: "stop""#);
+        assert_eq!(gist(end), whole(r#"finish_reason "stop""#));
         let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}}]}"#;
-        assert_eq!(gist(call), r#"tool_calls[0] arguments "{""#);
-        assert_eq!(gist(":queued"), ":queued");
-        assert_eq!(gist("data: [DONE]"), "[DONE]");
-        assert_eq!(gist(r#"{"tool_call":{"id":"n"}}"#), r#"tool_call: {"id":"n"}"#);
+        assert_eq!(gist(call), added(r#"tool_calls[0] arguments "{""#));
+        let begin = r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#;
+        assert_eq!(gist(begin), whole(r#"{"role":"assistant","content":""}"#));
+        assert_eq!(gist(":queued"), whole(":queued"));
+        assert_eq!(gist("data: [DONE]"), whole("[DONE]"));
+        assert_eq!(gist(r#"{"tool_call":{"id":"n"}}"#), whole(r#"tool_call: {"id":"n"}"#));
     }
 
     #[test]
@@ -277,7 +298,10 @@ mod tests {
 
     #[test]
     fn long_lines_are_truncated_at_characters() {
-        assert_eq!(shortened("ééééé", 3), "éé…");
-        assert_eq!(shortened("é\né", 3), "é⏎é");
+        assert_eq!(Gist::Whole("éèêëē".to_owned()).shortened(3), "éè…");
+        assert_eq!(Gist::Added("éèêëē".to_owned()).shortened(3), "…ëē");
+        for gist in [Gist::Whole("é\né".to_owned()), Gist::Added("é\né".to_owned())] {
+            assert_eq!([3, 1, 0].map(|columns| gist.shortened(columns)), ["é⏎é", "…", "…"]);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `toolwire demo --tools`: toolwire runs a web search for the model, using a scripted search engine.
+//! `toolwire demo --hosted-tools`: toolwire runs a web search for the model, using a scripted search engine.
 //!
 //! The model has no native tool calls, so it writes its call as text. toolwire finds the call, queries the engine, and sends
 //! the results to the model. The client receives a single response.

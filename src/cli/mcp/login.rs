@@ -42,12 +42,12 @@ pub(super) struct LoginArgs {
     /// The scopes to ask for, separated by spaces [default: those that the server names]
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
-    /// The port of this machine to which the browser returns [default: a free one]
-    #[arg(long, value_name = "PORT")]
+    /// Port to listen on at 127.0.0.1, where the browser returns [default: a free one]
+    #[arg(long, short, value_name = "PORT")]
     port: Option<u16>,
     /// How long to wait for the browser
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = humantime::parse_duration)]
-    timeout: Duration,
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    wait: Duration,
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -94,12 +94,10 @@ async fn logging_in(args: &LoginArgs, account: &Account) -> Result<(), Failed> {
     let written = writeln!(io::stdout(), "{url}").and_then(|()| io::stdout().flush());
     written.map_err(|error| format!("the address cannot be written: {error}"))?;
     eprintln!("if that browser is on another machine, paste here the address that it shows in the end");
-    let deadline = Instant::now() + args.timeout;
+    let deadline = Instant::now() + args.wait;
     match timeout_at(deadline, response(account, &listener, &host)).await {
         Ok(ended) => ended,
-        Err(_) => {
-            Err(format!("nobody has logged in for {}", humantime::format_duration(args.timeout)).into())
-        }
+        Err(_) => Err(format!("nobody has logged in for {}", humantime::format_duration(args.wait)).into()),
     }
 }
 

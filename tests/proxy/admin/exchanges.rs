@@ -297,7 +297,7 @@ async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
 
 fn replayed(fixture: &Path) -> Value {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_toolwire"));
-    let output = replay.arg("replay").arg(fixture).args(["--splits", "every", "--update"]).output().unwrap();
+    let output = replay.arg("replay").arg(fixture).args(["--split", "every", "--update"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&fs::read(fixture.join("expect.json")).unwrap()).unwrap()
 }
