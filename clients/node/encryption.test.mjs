@@ -1,10 +1,8 @@
 // Tests Lumo's encryption against openpgp.js and WebCrypto, which Lumo's web client uses. A test server decrypts toolwire's requests,
 // and encrypts its responses, correctly or not.
-//
-// TOOLWIRE_BIN must be a toolwire with the feature `lumo-u2l`.
 
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { webcrypto } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -195,17 +193,6 @@ server_calls = "annotate"
   return config;
 }
 
-/** Whether the program was built without the encryption. */
-function isBuiltWithout(config) {
-  try {
-    execFileSync(PROGRAM, ["check", "--config", config], { stdio: "pipe" });
-    return false;
-  } catch (error) {
-    assert.match(error.stderr.toString(), /built without it/);
-    return true;
-  }
-}
-
 const TOOL = { type: "function", function: { name: "list_files", parameters: { type: "object", properties: {} } } };
 
 async function post(url, path, body) {
@@ -223,11 +210,7 @@ async function message(url, content, more) {
   return JSON.parse(body).choices[0].message;
 }
 
-const hasNoEncryption = isBuiltWithout(configured("probe", 9, ""));
-// In CI, the program must have the encryption.
-assert.ok(!(hasNoEncryption && process.env.CI), `${PROGRAM} is built without \`lumo-u2l\``);
-
-describe("openpgp.js and WebCrypto as Lumo", { skip: hasNoEncryption && "this toolwire is built without `lumo-u2l`" }, () => {
+describe("openpgp.js and WebCrypto as Lumo", () => {
   const seen = [];
   const faults = [];
   let url, port;

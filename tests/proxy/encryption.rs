@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use pgp::{
-    composed::{
-        ArmorOptions, EncryptionCaps, KeyType, Message, SecretKeyParamsBuilder, SignedPublicKey,
-        SignedSecretKey, SubkeyParamsBuilder,
-    },
-    crypto::ecc_curve::ECCCurve,
+use aes::{
+    Aes128, Aes256,
+    cipher::{KeyInit, KeyIvInit},
 };
-use rand_core::{CryptoRng, RngCore};
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aes_kw::AesKw;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use ring::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
+    digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest},
+};
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{
@@ -20,6 +20,7 @@ use toolwire::{
     },
     rules::Misroute,
 };
+use x25519_dalek::{PublicKey, StaticSecret};
 
 use crate::support::{
     client::{Client, weather},
@@ -27,46 +28,57 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// Pseudorandom numbers, which are good enough because the key protects no real data.
-struct Numbers(u64);
+/// A key like Lumo's, made by GnuPG, and the secret of its subkey, which protects no real data.
+const CERTIFICATE: &str = include_str!("../../crates/dialects/src/lumo/u2l/tests/test.asc");
+const SECRET: &str = "30cba0bc8b8c625be43946b884290c139175f99d471aa66e766065422869e347";
+const SUBKEY: &str = "eb0a72433aaf728527fe269ed808a75c2227d7fb";
 
-impl RngCore for Numbers {
-    fn next_u32(&mut self) -> u32 {
-        (self.next_u64() >> 32) as u32
-    }
+/// Decrypts a message with one packet for this key and one with the data, both shorter than 192 bytes, as RFC 9580 (sections 5.1,
+/// 5.13.1 and 11.5) describes them. Panics if it is anything else.
+fn decrypted(message: &[u8]) -> Vec<u8> {
+    let packet = |tag: u8, bytes: &[u8]| {
+        assert_eq!(bytes[0], 0xc0 | tag);
+        let (body, rest) = bytes[2..].split_at(usize::from(bytes[1]));
+        (body.to_vec(), rest.to_vec())
+    };
+    let (session, rest) = packet(1, message);
+    let (data, rest) = packet(18, &rest);
+    assert!(rest.is_empty());
 
-    fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 ^ (self.0 >> 29)
-    }
+    let subkey = unhex(SUBKEY);
+    assert_eq!(session[..13], [&[3], &subkey[12..], &[18, 1, 7, 0x40]].concat());
+    let ephemeral: [u8; 32] = session[13..45].try_into().unwrap();
+    let secret: [u8; 32] = unhex(SECRET).try_into().unwrap();
+    let shared = StaticSecret::from(secret).diffie_hellman(&PublicKey::from(ephemeral));
+    let curve = [10, 0x2b, 6, 1, 4, 1, 0x97, 0x55, 1, 5, 1];
+    let derived =
+        [&[0, 0, 0, 1], &shared.as_bytes()[..], &curve, &[18, 3, 1, 8, 7], b"Anonymous Sender    ", &subkey];
+    let derived = digest(&SHA256, &derived.concat());
+    let mut padded = [0; 40];
+    assert_eq!(usize::from(session[45]), session.len() - 46);
+    AesKw::<Aes128>::new_from_slice(&derived.as_ref()[..16])
+        .unwrap()
+        .unwrap_key(&session[46..], &mut padded)
+        .unwrap();
+    let (key, sum) = (&padded[1..33], u16::from_be_bytes([padded[33], padded[34]]));
+    assert_eq!((padded[0], &padded[35..]), (9, &[5; 5][..]));
+    assert_eq!(sum, key.iter().map(|byte| u16::from(*byte)).sum::<u16>());
 
-    fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = (self.next_u64() >> 24) as u8);
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rand_core::Error> {
-        self.fill_bytes(bytes);
-        Ok(())
-    }
+    assert_eq!(data[0], 1);
+    let mut data = data[1..].to_vec();
+    cfb_mode::Decryptor::<Aes256>::new_from_slices(key, &[0; 16]).unwrap().decrypt(&mut data);
+    let (content, sum) = data.split_at(data.len() - 20);
+    assert_eq!(sum, digest(&SHA1_FOR_LEGACY_USE_ONLY, content).as_ref());
+    assert_eq!(content[14..16], content[16..18]);
+    let content = content[18..].strip_suffix(&[0xd3, 20]).unwrap();
+    let (literal, rest) = packet(11, content);
+    assert!(rest.is_empty());
+    literal.strip_prefix(b"b\0\0\0\0\0").unwrap().to_vec()
 }
 
-impl CryptoRng for Numbers {}
-
-/// A key like Lumo's: Ed25519 with a Curve25519 subkey.
-fn secret_key() -> SignedSecretKey {
-    let mut subkey = SubkeyParamsBuilder::default();
-    subkey.key_type(KeyType::ECDH(ECCCurve::Curve25519Legacy)).can_encrypt(EncryptionCaps::All);
-    let mut key = SecretKeyParamsBuilder::default();
-    key.key_type(KeyType::Ed25519Legacy)
-        .can_certify(true)
-        .can_sign(true)
-        .primary_user_id("test".into())
-        .subkey(subkey.build().unwrap());
-    key.build().unwrap().generate(Numbers(7)).unwrap()
-}
-
-fn certificate(key: &SignedSecretKey) -> String {
-    SignedPublicKey::from(key.clone()).to_armored_string(ArmorOptions::default()).unwrap()
+fn unhex(text: &str) -> Vec<u8> {
+    let digit = |digit: &u8| char::from(*digit).to_digit(16).unwrap() as u8;
+    text.as_bytes().chunks(2).map(|pair| digit(&pair[0]) << 4 | digit(&pair[1])).collect()
 }
 
 #[derive(Debug, Clone)]
@@ -78,7 +90,7 @@ struct Opened {
 
 impl Opened {
     /// Decrypts a request. Panics if any part of it is not encrypted.
-    fn read(body: &[u8], secret: &SignedSecretKey) -> Self {
+    fn read(body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap();
         let (holder, turns) = if body["Prompt"].is_object() {
             (&body["Prompt"], &body["Prompt"]["turns"])
@@ -89,8 +101,7 @@ impl Opened {
         let lengths: Vec<_> = id.split('-').map(str::len).collect();
         assert_eq!((lengths, &id[14..15]), (vec![8, 4, 4, 4, 12], "4"), "{id}");
         let wrapped = STANDARD.decode(holder["request_key"].as_str().unwrap()).unwrap();
-        let mut message = Message::from_bytes(&wrapped[..]).unwrap().decrypt(&"".into(), secret).unwrap();
-        let mut opened = Self { turns: Vec::new(), key: message.as_data_vec().unwrap(), id };
+        let mut opened = Self { turns: Vec::new(), key: decrypted(&wrapped), id };
         for turn in turns.as_array().unwrap() {
             assert_eq!(turn["encrypted"], true, "{turn}");
             opened.turns.push(opened.open(turn["content"].as_str().unwrap()));
@@ -160,13 +171,11 @@ const END: &str =
 /// Starts a server with these responses. Also returns the setup of a proxy in front of it, and the requests that
 /// the server decrypts.
 async fn stand(respond: Respond) -> (Upstream, Setup, Arc<Mutex<Vec<Opened>>>) {
-    let secret = Arc::new(secret_key());
-    let recipient = Recipient::read(&certificate(&secret)).unwrap();
+    let recipient = Recipient::read(CERTIFICATE).unwrap();
     let seen: Arc<Mutex<Vec<Opened>>> = Arc::default();
-    let shared = (secret, Arc::clone(&seen));
     let upstream =
-        Upstream::start_sharing(shared, move |mut exchange: Exchange, (secret, seen)| async move {
-            let opened = Opened::read(&exchange.body, &secret);
+        Upstream::start_sharing(Arc::clone(&seen), move |mut exchange: Exchange, seen| async move {
+            let opened = Opened::read(&exchange.body);
             let stream = respond(&opened);
             seen.lock().unwrap().push(opened);
             exchange.whole("200 OK", "content-type: text/event-stream\r\n", &stream).await;

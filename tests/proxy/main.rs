@@ -25,7 +25,6 @@ mod completions;
 mod connections;
 mod cors;
 mod drain;
-#[cfg(feature = "lumo-u2l")]
 mod encryption;
 mod enforce;
 mod exchanges;

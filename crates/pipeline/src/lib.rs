@@ -31,8 +31,7 @@
 //! text, and [`detect`] finds such calls. [`tools`] holds the declared tools, [`rules`] the settings of a
 //! model, and [`failure`] the error type. [`pipeline`] connects the stages to handle one response.
 //!
-//! The feature `lumo-u2l` enables the encryption used by Lumo's session API ([`dialect::lumo`]), and `bedrock`
-//! the API of Amazon Bedrock ([`dialect::bedrock`]).
+//! The feature `bedrock` enables the API of Amazon Bedrock ([`dialect::bedrock`]).
 
 pub mod pipeline;
 

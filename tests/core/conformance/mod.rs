@@ -2,7 +2,6 @@
 //! independent client reads the output. fixtures/conformance/README.md#rules and
 //! fixtures/conformance/README.md#notation describe the cases.
 
-#[cfg(feature = "lumo-u2l")]
 mod encryption;
 mod formats;
 mod latency;
@@ -13,11 +12,11 @@ use serde_json::Value;
 
 /// Published Lumo cases that do not run here, each with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("U02", "needs the feature `lumo-u2l`: `encryption`"),
-    ("U03", "needs the feature `lumo-u2l`: `encryption`"),
-    ("U06", "needs the feature `lumo-u2l`: `encryption`"),
-    ("U07", "needs the feature `lumo-u2l`: `encryption`"),
-    ("U09", "needs the feature `lumo-u2l`: `encryption`"),
+    ("U02", "`encryption`"),
+    ("U03", "`encryption`"),
+    ("U06", "`encryption`"),
+    ("U07", "`encryption`"),
+    ("U09", "`encryption`"),
     ("O04", "needs a server: the proxy's tests"),
     ("O06", "needs a server: the proxy's tests of accounts"),
     ("O07", "needs a server"),
@@ -25,7 +24,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("O14", "needs a server"),
     ("O18", "needs a server"),
     ("C10", "the Responses dialect is not built"),
-    ("C11", "needs the feature `lumo-u2l`: the proxy's tests"),
+    ("C11", "the proxy's tests"),
     ("L05", "not a table: the laws' tests"),
 ];
 

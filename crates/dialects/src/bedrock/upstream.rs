@@ -28,10 +28,10 @@ impl UpstreamSide for Options {
         let (Some(access_key), Some(secret_key)) =
             (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"))
         else {
-            return Err(KeyError::Unusable(NO_CREDENTIALS, None));
+            return Err(KeyError::Unusable(NO_CREDENTIALS));
         };
         let region = self.region.clone().or_else(|| variable("AWS_REGION"));
-        let region = region.ok_or(KeyError::Unusable(NO_REGION, None))?;
+        let region = region.ok_or(KeyError::Unusable(NO_REGION))?;
         let session_token = variable("AWS_SESSION_TOKEN");
         self.signing = Some(Signing::new(SERVICE, region, access_key, secret_key, session_token));
         Ok(None)

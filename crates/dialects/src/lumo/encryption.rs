@@ -19,7 +19,7 @@ pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 /// How to encrypt requests and their responses.
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Encryption {
-    /// [encrypt](#encryption-of-lumo) requests and responses (U2L; feature `lumo-u2l`). Arguments of native
+    /// [encrypt](#encryption-of-lumo) requests and responses (U2L). Arguments of native
     /// calls are then sent when complete
     #[setting(key = "u2l", file_only)]
     pub is_on: bool,
@@ -37,9 +37,9 @@ pub enum KeyError {
     /// The file of `u2l_key` cannot be read, or contains no such key.
     #[error("`u2l_key`, {path}: {1}", path = .0.display())]
     File(PathBuf, #[source] Box<dyn std::error::Error + Send + Sync>),
-    /// There is no key that can encrypt. The cause is from the OpenPGP library.
+    /// There is no key that can encrypt.
     #[error("{0}")]
-    Unusable(&'static str, #[source] Option<Box<dyn std::error::Error + Send + Sync>>),
+    Unusable(&'static str),
 }
 
 impl Encryption {

@@ -8,9 +8,8 @@
 //!                                                                          └─ CallDeltas: calls to the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, and [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption,
-//! available with the feature `lumo-u2l`: it encrypts what [`encode`] wrote, and decrypts frames before
-//! anything else reads them. Without the feature, its types have no values, so nothing can be encrypted.
+//! [`encode`] writes requests, and [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption: it
+//! encrypts what [`encode`] wrote, and decrypts frames before anything else reads them.
 
 mod account;
 mod answer;
@@ -28,7 +27,6 @@ mod shapes;
 mod target;
 mod tools;
 mod turns;
-#[cfg_attr(not(feature = "lumo-u2l"), path = "no_u2l.rs")]
 pub mod u2l;
 mod unfinished_frame;
 mod upstream;

@@ -7,6 +7,7 @@
 //!
 //! No other part of the dialect knows about the encryption. Callers provide the randomness.
 
+mod certificate;
 mod key;
 mod recipient;
 mod request;

@@ -1,19 +1,21 @@
 //! [`Recipient`]: the OpenPGP key with which request keys are encrypted.
 
-use std::{
-    io::{self, Cursor},
-    path::Path,
-};
+use std::{io, path::Path};
 
+use aes::{
+    Aes128, Aes192, Aes256,
+    cipher::{BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit, consts::U16},
+};
+use aes_kw::AesKw;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use pgp::{
-    composed::{Deserializable, MessageBuilder, SignedPublicKey, SignedPublicSubKey},
-    crypto::sym::SymmetricKeyAlgorithm,
-    types::KeyDetails,
-};
-use rand_core::{CryptoRng, RngCore};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use x25519_dalek::{PublicKey, StaticSecret};
 
-use super::{super::KeyError, Random, RequestKey};
+use super::{
+    super::KeyError,
+    Random, RequestKey,
+    certificate::{self, CURVE25519_OID, ECDH, POINT_BITS, POINT_MARK, Subkey},
+};
 use crate::failure::{Failure, Kind};
 
 /// Lumo's key (docs/protocols/lumo.md#encryption).
@@ -24,10 +26,8 @@ const FINGERPRINT: &str = "f032a1169ddff8eda728e59a9a74c3ef61514a2a";
 /// The public key of a server that can decrypt requests.
 #[derive(Clone)]
 pub struct Recipient {
-    key: SignedPublicSubKey,
+    key: Subkey,
     fingerprint: String,
-    /// When the key expires, as Unix time in seconds.
-    expires_at: Option<u64>,
 }
 
 crate::wire::debug_fields!(Recipient { fingerprint });
@@ -48,30 +48,17 @@ impl Recipient {
     pub fn lumo() -> Result<Self, KeyError> {
         let lumo = Self::read(LUMO)?;
         let is_known = lumo.fingerprint == FINGERPRINT;
-        if is_known { Ok(lumo) } else { Err(KeyError::Unusable("Lumo's key is another one", None)) }
+        if is_known { Ok(lumo) } else { Err(KeyError::Unusable("Lumo's key is another one")) }
     }
 
     /// Reads the key from an armored certificate.
     ///
     /// # Errors
-    /// `armored` is not a certificate, its signatures are invalid, or it has no encryption subkey.
+    /// `armored` is not a certificate, its signatures are invalid, or it has no subkey for encryption with Curve25519.
     pub fn read(armored: &str) -> Result<Self, KeyError> {
-        let wrong = |what| move |error: pgp::errors::Error| KeyError::Unusable(what, Some(error.into()));
-        let (certificate, _) = SignedPublicKey::from_armor_single(Cursor::new(armored.as_bytes()))
-            .map_err(wrong("it is not an armored OpenPGP certificate"))?;
-        certificate.verify_bindings().map_err(wrong("its signatures are wrong"))?;
-        let encrypts = |key: &&SignedPublicSubKey| key.algorithm().can_encrypt();
-        let key = certificate.public_subkeys.iter().find(encrypts);
-        let key = key.ok_or(KeyError::Unusable("it has no subkey for encryption", None))?.clone();
-        let lifetimes = key.signatures.iter().filter_map(|signature| signature.key_expiration_time());
-        let lifetime =
-            lifetimes.map(|lifetime| u64::from(lifetime.as_secs())).filter(|seconds| *seconds > 0).max();
-        let created = u64::from(key.created_at().as_secs());
-        Ok(Self {
-            fingerprint: certificate.fingerprint().to_string(),
-            expires_at: lifetime.map(|lifetime| created + lifetime),
-            key,
-        })
+        let key = certificate::read(armored).map_err(KeyError::Unusable)?;
+        let fingerprint = key.certificate.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { key, fingerprint })
     }
 
     /// Returns the key in the certificate file, which is read with `read`, or Lumo's own key if there is no
@@ -95,51 +82,97 @@ impl Recipient {
 
     /// When the key expires, as Unix time in seconds.
     pub fn expires_at(&self) -> Option<u64> {
-        self.expires_at
+        self.key.expires_at
     }
 
-    /// Encrypts a request's key for the recipient, as SEIPD version 1, which openpgp.js also uses.
+    /// Encrypts a request's key for the recipient, as an OpenPGP message like those of openpgp.js: the encrypted session key
+    /// (PKESK version 3), and the encrypted data (SEIPD version 1).
     ///
     /// # Errors
     /// The recipient's key cannot encrypt.
     pub(super) fn wrap(&self, key: &RequestKey, random: Random<'_>) -> Result<String, Failure> {
-        let mut random = Source(random);
-        let message = MessageBuilder::from_bytes("", key.bytes().to_vec());
-        let mut message = message.seipd_v1(&mut random, SymmetricKeyAlgorithm::AES256);
-        let wrapped = match message.encrypt_to_key(&mut random, &self.key) {
-            Ok(_) => message.to_vec(&mut random),
-            Err(error) => Err(error),
-        };
+        let mut session_key = [0; 32];
+        random(&mut session_key);
         let cannot =
-            |_| Failure::new(Kind::Internal, "the request's key cannot be encrypted for the upstream");
-        wrapped.map(|bytes| STANDARD.encode(bytes)).map_err(cannot)
+            || Failure::new(Kind::Internal, "the request's key cannot be encrypted for the upstream");
+        let mut message = encrypted_session_key(&self.key, &session_key, random).ok_or_else(cannot)?;
+        message.extend(encrypted_data(key.bytes(), &session_key, random));
+        Ok(STANDARD.encode(message))
     }
 }
 
-/// Adapts a source of randomness to the trait that `pgp` requires.
-struct Source<'r>(Random<'r>);
+/// The number of AES-256 (RFC 9580, section 9.3).
+const AES256: u8 = 9;
 
-impl RngCore for Source<'_> {
-    fn next_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.fill_bytes(&mut bytes);
-        u32::from_le_bytes(bytes)
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        let mut bytes = [0; 8];
-        self.fill_bytes(&mut bytes);
-        u64::from_le_bytes(bytes)
-    }
-
-    fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        (self.0)(bytes);
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rand_core::Error> {
-        self.fill_bytes(bytes);
-        Ok(())
-    }
+/// Writes a packet whose body is shorter than 192 bytes.
+fn packet(tag: u8, body: &[u8]) -> impl Iterator<Item = u8> {
+    [0xc0 | tag, body.len() as u8].into_iter().chain(body.iter().copied())
 }
 
-impl CryptoRng for Source<'_> {}
+/// Returns the packet with the session key, encrypted by ECDH (RFC 9580, sections 5.1.1 and 11.5). `None` if the recipient's point
+/// is one that no honest key has.
+fn encrypted_session_key(recipient: &Subkey, key: &[u8; 32], random: Random<'_>) -> Option<Vec<u8>> {
+    let mut secret = [0; 32];
+    random(&mut secret);
+    let secret = StaticSecret::from(secret);
+    let shared = secret.diffie_hellman(&PublicKey::from(recipient.point));
+    if !shared.was_contributory() {
+        return None;
+    }
+    let mut derived = vec![0, 0, 0, 1];
+    derived.extend_from_slice(shared.as_bytes());
+    derived.extend_from_slice(CURVE25519_OID);
+    derived.push(ECDH);
+    derived.extend_from_slice(&recipient.derivation.bytes());
+    derived.extend_from_slice(b"Anonymous Sender    ");
+    derived.extend_from_slice(&recipient.fingerprint);
+    let derived = digest(recipient.derivation.hash()?, &derived);
+
+    let sum = key.iter().fold(0, |sum: u16, byte| sum.wrapping_add(u16::from(*byte)));
+    let mut padded = vec![AES256];
+    padded.extend_from_slice(key);
+    padded.extend_from_slice(&sum.to_be_bytes());
+    padded.extend_from_slice(&[5; 5]);
+    let derived = derived.as_ref();
+    let wrapped = match recipient.derivation.cipher {
+        7 => wrapped::<Aes128>(derived.get(..16)?, &padded),
+        8 => wrapped::<Aes192>(derived.get(..24)?, &padded),
+        _ => wrapped::<Aes256>(derived.get(..32)?, &padded),
+    }?;
+
+    let mut body = vec![3];
+    body.extend_from_slice(recipient.fingerprint.last_chunk::<8>()?);
+    body.push(ECDH);
+    body.extend_from_slice(&POINT_BITS);
+    body.push(POINT_MARK);
+    body.extend_from_slice(PublicKey::from(&secret).as_bytes());
+    body.push(wrapped.len() as u8);
+    body.extend_from_slice(&wrapped);
+    Some(packet(1, &body).collect())
+}
+
+/// Wraps a padded session key (RFC 3394).
+fn wrapped<Aes>(key: &[u8], padded: &[u8]) -> Option<[u8; 48]>
+where
+    Aes: KeyInit + BlockCipherEncrypt + BlockSizeUser<BlockSize = U16>,
+{
+    let mut wrapped = [0; 48];
+    AesKw::<Aes>::new_from_slice(key).ok()?.wrap_key(padded, &mut wrapped).ok()?;
+    Some(wrapped)
+}
+
+/// Returns the packet with the encrypted data and the digest that protects it (RFC 9580, section 5.13.1).
+fn encrypted_data(plain: &[u8], key: &[u8; 32], random: Random<'_>) -> Vec<u8> {
+    let mut prefix = [0; 16];
+    random(&mut prefix);
+    let mut data = prefix.to_vec();
+    data.extend_from_slice(&prefix[14..]);
+    // Binary data without a name or a date (RFC 9580, section 5.9).
+    let literal = [&[b'b', 0, 0, 0, 0, 0], plain].concat();
+    data.extend(packet(11, &literal));
+    data.extend_from_slice(&[0xd3, 20]);
+    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &data);
+    data.extend_from_slice(digest.as_ref());
+    cfb_mode::Encryptor::<Aes256>::new(key.into(), &[0; 16].into()).encrypt(&mut data);
+    packet(18, &[&[1], data.as_slice()].concat()).collect()
+}

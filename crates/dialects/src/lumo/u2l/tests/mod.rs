@@ -74,11 +74,56 @@ fn lumos_key_is_the_known_one() {
     assert_eq!(lumo.fingerprint(), "f032a1169ddff8eda728e59a9a74c3ef61514a2a");
     // 2029-04-27 11:22:21 UTC.
     assert_eq!(lumo.expires_at(), Some(1_871_983_341));
-    for text in
-        ["", "-----BEGIN PGP PUBLIC KEY BLOCK-----", &include_str!("lumo.asc").replace("B4TO", "B4TP")]
-    {
-        assert!(Recipient::read(text).is_err(), "{text}");
+}
+
+const TEST: &str = include_str!("test.asc");
+
+fn problem(certificate: &str) -> String {
+    Recipient::read(certificate).unwrap_err().to_string()
+}
+
+#[test]
+fn certificates_of_other_programs_are_read() {
+    let test = Recipient::read(TEST).unwrap();
+    assert_eq!(test.fingerprint(), "3fc9e331f7ef0f8c8f1e1b0f3d27f9889c425c90");
+    assert_eq!(test.expires_at(), Some(4_070_952_000));
+    // The second subkey signs. Only the third encrypts and is not revoked.
+    assert_eq!(Recipient::read(include_str!("renewed.asc")).unwrap().expires_at(), None);
+    assert!(problem(include_str!("revoked.asc")).contains("its subkey is revoked"));
+    for armored in [TEST.replace('\n', "\r\n"), TEST.replacen("\n\n", "\nComment: none\n\n", 1)] {
+        assert!(Recipient::read(&armored).is_ok(), "{armored}");
     }
+}
+
+/// Cuts a certificate short everywhere, and changes each of its bytes. Only bytes of its user id and of what is not signed may differ.
+#[test]
+fn damaged_certificates_are_refused() {
+    for text in ["", "-----BEGIN PGP PUBLIC KEY BLOCK-----", TEST.trim_end_matches(['-', '\n'])] {
+        assert!(problem(text).contains("not an armored OpenPGP certificate"), "{text}");
+    }
+    let lines: String = TEST.lines().skip(2).take_while(|line| !line.starts_with('=')).collect();
+    let bytes = STANDARD.decode(lines).unwrap();
+    let read = |bytes: &[u8]| {
+        let armored = format!(
+            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{}\n-----END PGP PUBLIC KEY BLOCK-----",
+            STANDARD.encode(bytes)
+        );
+        Recipient::read(&armored)
+    };
+    assert!(read(&bytes).is_ok());
+    for end in 0..bytes.len() {
+        assert!(read(&bytes[..end]).is_err(), "{end}");
+    }
+    let accepted = (0..bytes.len()).filter(|place| {
+        let mut damaged = bytes.clone();
+        damaged[*place] ^= 1;
+        read(&damaged).is_ok()
+    });
+    let accepted: Vec<usize> = accepted.collect();
+    // The primary key ends at byte 53, the user id's packets end at 211. In the subkey's signature, the signer's key id, the begin of
+    // the hash and the exact number of bits are not signed.
+    let unsigned = |place: &usize| (53..211).contains(place) || (317..331).contains(place);
+    assert!(accepted.iter().all(unsigned), "{accepted:?}");
 }
 
 #[test]
