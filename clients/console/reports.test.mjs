@@ -77,9 +77,9 @@ after(async () => {
 });
 
 const LONG = `a-target-whose-name-is-${"very-".repeat(20)}long`;
-const calibrate = ["calibrate", "--model", "m", "--formats", "hermes,fenced", "--quiet"];
-const bench = ["bench", "--quiet", "--pace=none", "--tools=2"];
-const conform = ["conform", "--quiet", "--formats=none"];
+const calibrate = ["calibrate", "--model", "m", "--format", "hermes,fenced", "--quiet"];
+const bench = ["bench", "--quiet", "--pace=none", "--tool-count=2"];
+const conform = ["conform", "--quiet", "--format=none"];
 
 // Each report's command, its exit status and a text on the page.
 const REPORTS = {
