@@ -1,4 +1,4 @@
-//! Hints for unknown commands and options.
+//! Hints for unknown commands and options, and for those that are missing.
 
 use std::ffi::OsString;
 
@@ -38,7 +38,7 @@ const SYNONYMS: [(&str, &[&str]); 24] = [
     ("tool", &["declare"]),
 ];
 
-/// Adds what the user may have meant by an unknown command or option. `words` are those of the command line.
+/// Adds what the user may have meant. `words` are those of the command line.
 pub(super) fn add(
     mut error: clap::Error,
     command: &Command,
@@ -54,6 +54,10 @@ pub(super) fn add(
             if let Some(meant) = meant(option, named(command, words)) {
                 error.insert(ContextKind::SuggestedArg, ContextValue::String(meant));
             }
+        }
+        (ErrorKind::MissingRequiredArgument, ..) if named(command, words).get_name() == "mock" => {
+            let tip = "`--generate` serves generated responses instead of fixtures";
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         }
         _ => {}
     }

@@ -53,7 +53,7 @@ fn bench_without_target_measures_its_own_toolwire() {
         "--requests=3",
         "--answer-tokens=8",
         "--concurrency=2",
-        "--tools=4",
+        "--tool-count=4",
     ]);
     let names: Vec<_> = report.targets.iter().map(|target| target.name.as_str()).collect();
     assert_eq!(names, ["direct", "toolwire"]);

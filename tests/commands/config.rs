@@ -128,7 +128,7 @@ maxcalls = 3
 2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` or `[[keys]]`, toolwire listens only on loopback addresses
 2:59: error: 127.0.0.1:8787 is listed twice
 3:17: error: expected a duration such as \"90s\", found an integer
-7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `ollama`, `chat`
+7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `chat`, `responses`, `messages`, `gemini`, `interactions`, `ollama`, `bedrock`, `completions`
 8:12: error: not a URL; expected one such as \"https://host/v1\"
 9:11: error: the environment variable `NOPE` is not set
 10:1: error: unknown key `conect_timeout`; did you mean `connect_timeout`? also known: `idle_timeout`, `total_timeout`; `toolwire check --keys` lists all
@@ -147,7 +147,7 @@ min, hours, days, weeks, months, years (and few variations)
 29:12: error: no upstream `lummo`; did you mean `lumo`?
 30:9: error: unknown value `nativ`; did you mean `native`? also known: `bare`, `dots`; `toolwire formats` lists all
 31:18: error: unknown value `hermess`; did you mean `hermes`? also known: `harmony`, `apertus`; `toolwire formats` lists all
-32:16: error: unknown value `anotate`; did you mean `annotate`? also known: `auto`, `forward`
+32:16: error: unknown value `anotate`; did you mean `annotate`? also known: `auto`, `forward`, `hide`
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`
 36:8: error: a second model `ä`
