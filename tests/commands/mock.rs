@@ -92,6 +92,12 @@ fn demo_shows_both_sides_and_exits() {
     let (status, stdout, stderr) =
         run(&mut toolwire(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));
     assert_eq!(status, 0, "{stderr}");
+    let (streams, received) = stdout.split_once("What the client has received").unwrap();
+    // The model writes its call as text, and the client gets it as such, piece by piece.
+    assert!(streams.contains("content \"tool\"") && !received.contains("tool_call>"), "{stdout}");
+    assert!(streams.contains("tool_calls[0] name \"write_file\""), "{stdout}");
+    assert!(streams.matches("tool_calls[0] arguments ").count() > 40, "{stdout}");
+    assert!(received.contains("I will write that down for you.\n"), "{stdout}");
     for seen in ["the upstream sends", "the client gets", ":queued", "write_file(", "finish    tool_calls"] {
         assert!(stdout.contains(seen), "no {seen:?} in\n{stdout}");
     }
