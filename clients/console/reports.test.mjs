@@ -86,7 +86,7 @@ const REPORTS = {
   "calibrate": [() => [...calibrate, "--upstream", `${upstream}/v1`, "--prompts", "prompts.toml", "--cache", "good"], 0, "Right answers by group of prompts"],
   "calibrate with failures": [() => [...calibrate, "--upstream", `${upstream}/wrong/v1`, "--cache", "wrong"], 0, "Examples of failures"],
   "conform": [() => [...conform, "--upstream-dialect=chat", "--only=chat/text/short"], 0, "7 of 7 cases held"],
-  "conform with failures": [() => [...conform, "--gateway", `${upstream}/v1`, "--mock-listen=127.0.0.1:0", "--client=chat,responses,messages", "--only=chat/native/*"], 1, "Rules that were violated"],
+  "conform with failures": [() => [...conform, "--target", `${upstream}/v1`, "--mock-listen=127.0.0.1:0", "--client=chat,responses,messages", "--only=chat/native/*"], 1, "Rules that were violated"],
   "bench": [() => [...bench, "--requests=4", "--rounds=2", "--target", `model=${upstream}/v1`, "--target", `${LONG}=${upstream}/v1`, "--pid", `model=${process.pid}`], 0, "Percentile curves"],
   "bench with a ramp": [() => [...bench, "--target", `${LONG}=${upstream}/v1`, "--ramp-to=2", "--ramp-step=50ms", "--slo=ttft_p99<1000s"], 0, "2 streams"],
   "bench with failures": [() => [...bench, "--requests=4", "--rounds=1", "--target=dead=http://127.0.0.1:1/v1", "--target", `wrong=${upstream}/wrong/v1`, "--strict"], 1, "Complaints"],
