@@ -91,10 +91,11 @@ impl SavedSettings {
         }
         let (overlay, paths) = match change {
             Change::Patch(patch) => {
-                let patched = before.overlay.patched(patch);
+                let facts = before.config.facts();
+                let patched = before.overlay.patched(patch, &|path| facts.is_json(path));
                 patched.map_err(|refused| {
                     let refused = refused.iter().take(MAX_PROBLEMS);
-                    invalid(refused.map(|one| shown_refusal(one, &before.config.facts())).collect())
+                    invalid(refused.map(|one| shown_refusal(one, &facts)).collect())
                 })?
             }
             Change::Reset(path) => {
@@ -165,6 +166,8 @@ impl Saved {
         put("file_value", file_value);
         put("where", place.map(Into::into));
         put("settable", (!facts.is_settable).then(|| false.into()));
+        put("about", (!facts.about.is_empty()).then(|| (*facts.about).into()));
+        put("words", (!facts.words.is_empty()).then(|| json!(facts.words)));
         self.mark_pending(&path, &mut shown);
         Value::Object(shown)
     }

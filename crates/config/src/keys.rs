@@ -151,7 +151,7 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Duration(value) | Field::DurationIn(value, _) => duration_value(*value),
         Field::DurationOrOff(value) => value.map_or_else(|| string("off"), duration_value),
         Field::Word(value) => string(value.word()),
-        Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,
+        Field::Json(value) => json_value(value.as_ref()?)?,
         Field::Secret(value) => string(&masked(value.as_ref()?.expose_secret())),
         Field::SecretList(value) => {
             Value::Array(value.iter().map(|secret| string(&masked(secret.expose_secret()))).collect())
@@ -166,6 +166,26 @@ fn shown(field: Field<'_>) -> Option<Value> {
         }
         Field::Path(value) => string(&value.as_ref()?.display().to_string()),
         Field::Address(value) => string(value.as_ref()?.to_string().trim_end_matches('/')),
+    })
+}
+
+/// Converts JSON, whose numbers keep their text and are therefore no numbers for other formats. `None` if it has a
+/// `null`, which TOML cannot express.
+fn json_value(value: &serde_json::Value) -> Option<Value> {
+    use serde_json::Value as Json;
+    Some(match value {
+        Json::Null => return None,
+        Json::Bool(switch) => Value::Boolean(*switch),
+        Json::Number(number) => match number.as_i64() {
+            Some(number) => Value::Integer(number),
+            None => Value::Float(number.as_f64()?),
+        },
+        Json::String(text) => string(text),
+        Json::Array(elements) => Value::Array(elements.iter().map(json_value).collect::<Option<_>>()?),
+        Json::Object(members) => {
+            let members = members.iter().map(|(key, value)| Some((key.clone(), json_value(value)?)));
+            Value::Table(members.collect::<Option<_>>()?)
+        }
     })
 }
 

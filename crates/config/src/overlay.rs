@@ -68,15 +68,19 @@ impl Overlay {
     }
 
     /// Applies `patch`, an object that maps paths to values. A value that is an object contains paths below its own
-    /// path. `null` removes a setting and all settings below it. Returns the new overlay and the paths of all settings
-    /// that were set or removed.
+    /// path, unless `is_whole` says that it is the value of the path. `null` removes a setting and all settings below
+    /// it. Returns the new overlay and the paths of all settings that were set or removed.
     ///
     /// # Errors
     /// The invalid paths.
-    pub fn patched(&self, patch: &Map<String, Json>) -> Result<(Self, Vec<String>), Vec<Refused>> {
+    pub fn patched(
+        &self,
+        patch: &Map<String, Json>,
+        is_whole: &dyn Fn(&str) -> bool,
+    ) -> Result<(Self, Vec<String>), Vec<Refused>> {
         let mut leaves = Vec::new();
         let mut refused = Vec::new();
-        flatten("", patch, &mut leaves, &mut refused);
+        flatten("", patch, is_whole, &mut leaves, &mut refused);
         if !refused.is_empty() {
             return Err(refused);
         }
@@ -170,6 +174,7 @@ fn joined(keys: &[String]) -> String {
 fn flatten<'p>(
     above: &str,
     patch: &'p Map<String, Json>,
+    is_whole: &dyn Fn(&str) -> bool,
     leaves: &mut Vec<(String, &'p Json)>,
     refused: &mut Vec<Refused>,
 ) {
@@ -188,7 +193,7 @@ fn flatten<'p>(
         };
         let path = keys.iter().fold(above.to_owned(), |path, key| below(&path, key));
         match value {
-            Json::Object(members) => flatten(&path, members, leaves, refused),
+            Json::Object(members) if !is_whole(&path) => flatten(&path, members, is_whole, leaves, refused),
             value => leaves.push((path, value)),
         }
     }

@@ -128,10 +128,10 @@ impl Config {
     /// All settings, ordered by path.
     pub fn settings(&self) -> Vec<Setting> {
         let mut values = BTreeMap::new();
-        flatten("", &Value::Table(self.to_toml()), &mut values);
-        let mut defaults = BTreeMap::new();
-        flatten("", &Value::Table(self.defaults()), &mut defaults);
         let facts = self.facts();
+        flatten("", &Value::Table(self.to_toml()), &facts, &mut values);
+        let mut defaults = BTreeMap::new();
+        flatten("", &Value::Table(self.defaults()), &facts, &mut defaults);
         let unset = self.execution.iter().flat_map(|execution| execution::unset_secrets(execution));
         let unset = unset.map(|path| (path, SettingValue::Secret(false)));
         let mut settings: Vec<_> = values
@@ -142,11 +142,13 @@ impl Config {
             })
             .chain(unset)
             .map(|(path, value)| {
-                let default = defaults.get(&path).filter(|default| !is_secret(default)).cloned();
                 let shadowed = self.sources.shadowed.get(&path);
                 let file_value = shadowed.filter(|_| matches!(value, SettingValue::Plain(_))).cloned();
                 let source = self.sources.of_setting(&path).cloned();
                 let facts = facts.find(&path).cloned().unwrap_or_default();
+                // The value of a key that must be set is nobody's default, even if a table of defaults needs one.
+                let default =
+                    defaults.get(&path).filter(|own| !facts.is_required && !is_secret(own)).cloned();
                 Setting { default, source, file_value, facts, path, value }
             })
             .collect();
@@ -174,8 +176,11 @@ impl Config {
 }
 
 impl Sources {
+    /// The source of a setting, or of the first value in it if it is a table.
     fn of_setting(&self, path: &str) -> Option<&ValueSource> {
-        self.values.get(path)
+        let within = format!("{path}.");
+        let first = || self.values.range(within.clone()..).next().filter(|(own, _)| own.starts_with(&within));
+        self.values.get(path).or_else(|| first().map(|(_, source)| source))
     }
 
     /// Completes the sources of tables into which saved settings were inserted. `in_file` holds the sources from before
@@ -199,18 +204,18 @@ impl Sources {
     }
 }
 
-/// Collects the values in `value` by path. Array entries are identified by name; entries without a name are left out.
-fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
+/// Collects the values in `value` by path. Tables that are set as a whole are single values. Array entries are identified by name; entries without a name are left out.
+fn flatten(path: &str, value: &Value, facts: &Facts, values: &mut BTreeMap<String, Value>) {
     match value {
-        Value::Table(table) => {
+        Value::Table(table) if !facts.is_json(path) => {
             for (key, value) in table {
-                flatten(&below(path, key), value, values);
+                flatten(&below(path, key), value, facts, values);
             }
         }
         Value::Array(entries) if entries.iter().any(Value::is_table) => {
             for entry in entries {
                 if let Some(name) = entry.get("name").and_then(Value::as_str) {
-                    flatten(&below(path, name), entry, values);
+                    flatten(&below(path, name), entry, facts, values);
                 }
             }
         }

@@ -30,6 +30,8 @@ pub struct Key {
     /// Whether the key can be set only in the configuration file and not through the admin API, because its
     /// value can make toolwire run programs, use files, or connect to other addresses.
     pub is_file_only: bool,
+    /// The words that the key accepts, if its field does not say so.
+    pub words: &'static [&'static str],
 }
 
 impl Key {
@@ -38,13 +40,19 @@ impl Key {
 
     /// Creates a key whose default is the value of a new field.
     pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
-        Self { name, default: None, about: about.into(), is_file_only: false }
+        Self { name, default: None, about: about.into(), is_file_only: false, words: &[] }
     }
 
     /// Sets the default to document, for a default that depends on something else.
     #[must_use]
     pub fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
+    }
+
+    /// Sets the words that the key accepts, for fields of other types than [`Field::Word`].
+    #[must_use]
+    pub fn one_of(self, words: &'static [&'static str]) -> Self {
+        Self { words, ..self }
     }
 
     /// Makes the key settable only in the configuration file and not through the admin API.
@@ -291,7 +299,7 @@ mod tests {
     struct Listing(Vec<String>);
 
     impl Visitor for Listing {
-        fn key(&mut self, Key { name, default, about, is_file_only }: Key, field: Field<'_>) {
+        fn key(&mut self, Key { name, default, about, is_file_only, .. }: Key, field: Field<'_>) {
             let field = match field {
                 Field::CountIn(value, range) => format!("{value} in {range:?}"),
                 Field::AnyText(value) => format!("{value:?}"),

@@ -23,6 +23,7 @@ max_results = 4
 name = "a.b"
 kind = "command"
 command = ["cat"]
+parameters = { type = "object", properties = { x = { type = "string" } } }
 [[providers]]
 name = "draw"
 kind = "images"
@@ -32,6 +33,7 @@ api_key = "key-of-the-painter"
 [[tools]]
 name = "scrape"
 label = "Reads"
+permission = "ask"
 "#;
 
 /// Starts a proxy whose configuration and state are in `folder`.
@@ -126,7 +128,8 @@ async fn patch_takes_paths_parts_and_null() {
     assert_eq!(saved(folder.path()), expected);
     let (_upstream, again) = start(folder.path()).await;
     assert_eq!(setting(&again, "tools.web_search.description").await.0["value"], "Looks things up.");
-    assert_eq!(setting(&again, "providers.draw.request.quality").await.0["source"], "overlay");
+    let request = setting(&again, "providers.draw.request").await.0;
+    assert_eq!((&request["value"], &request["source"]), (&json!({"quality": "low"}), &json!("overlay")));
 
     let (status, said) = patch(&again, &json!({"providers.serper": {"timeout": null}, "tools": null})).await;
     assert_eq!((status, &said["restart_required"]), (200, &json!(false)));
@@ -137,6 +140,62 @@ async fn patch_takes_paths_parts_and_null() {
     assert_eq!(delete(&again, "/admin/settings/providers.%22a.b%22").await.0, 200);
     assert_eq!(saved(folder.path()).as_object().unwrap().len(), 2);
     assert_eq!(patch(&again, &json!({})).await.0, 200, "nothing changes");
+}
+
+#[tokio::test]
+async fn settings_say_what_they_do_and_which_words_they_take() {
+    let folder = TempDir::new().unwrap();
+    let (_upstream, proxy) = start(folder.path()).await;
+    let list = Ask::new(&proxy, "GET", "/admin/settings").key(KEY).send().await.json().await;
+    let settings = list["settings"].as_array().unwrap();
+    for own in settings {
+        let about = own["about"].as_str().unwrap_or_else(|| panic!("no sentence: {own}"));
+        assert!(!about.trim().is_empty(), "{own}");
+    }
+    for (path, words) in [
+        ("execution.clash", json!(["client_wins", "server_wins", "prefix"])),
+        ("execution.permission", json!(["allow", "ask", "deny"])),
+        ("tools.scrape.permission", json!(["allow", "ask", "deny"])),
+        ("providers.draw.engine", json!(["gemini", "openai", "predict"])),
+        ("providers.serper.timeout", Value::Null),
+    ] {
+        let own = setting(&proxy, path).await.0;
+        assert_eq!(own["words"], words, "{path}");
+        for word in words.as_array().into_iter().flatten() {
+            let (status, said) = patch(&proxy, &json!({path: word})).await;
+            assert_eq!(status, 200, "{path} {word}: {said}");
+        }
+    }
+    let name = setting(&proxy, "providers.serper.name").await.0;
+    assert_eq!((&name["value"], name.get("default")), (&json!("serper"), None), "nobody invents a name");
+}
+
+#[tokio::test]
+async fn json_schema_is_one_setting_that_is_replaced_as_a_whole() {
+    let folder = TempDir::new().unwrap();
+    let path = "providers.\"a.b\".parameters";
+    let (_upstream, proxy) = start(folder.path()).await;
+    let (before, _) = setting(&proxy, path).await;
+    let of = |name: &str| json!({"type": "object", "properties": {name: {"type": "string", "maxLength": 9}}});
+    let in_file = json!({"type": "object", "properties": {"x": {"type": "string"}}});
+    assert_eq!((&before["value"], &before["source"]), (&in_file, &json!("file")));
+    assert!(before["where"].as_str().unwrap().contains("toolwire.toml:"), "{before}");
+    for (body, name) in
+        [(json!({path: of("y")}), "y"), (json!({"providers": {"\"a.b\"": {"parameters": of("z")}}}), "z")]
+    {
+        let (status, said) = patch(&proxy, &body).await;
+        assert_eq!((status, &said["settings"][0]["path"]), (200, &json!(path)), "{said}");
+        let (after, _) = setting(&proxy, path).await;
+        assert_eq!((&after["value"], &after["source"]), (&of(name), &json!("overlay")), "{after}");
+        assert_eq!(after["file_value"], in_file);
+    }
+    let (status, said) = patch(&proxy, &json!({path: "no table"})).await;
+    assert_eq!((status, &said["error"]["problems"][0]["path"]), (422, &json!(path)), "{said}");
+    let (status, said) = patch(&proxy, &json!({path: {"type": "object", "default": null}})).await;
+    assert_eq!((status, &said["error"]["problems"][0]["path"]), (422, &json!(path)), "{said}");
+    assert_eq!(setting(&proxy, path).await.0["value"], of("z"), "a refused change changes nothing");
+    assert_eq!(patch(&proxy, &json!({path: null})).await.0, 200);
+    assert_eq!(setting(&proxy, path).await.0["value"], in_file);
 }
 
 #[tokio::test]

@@ -38,7 +38,8 @@ pub(crate) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
     );
     keys.special(
         Key::new("permission", "whether it may run: `allow`, `ask` (a person, over the admin API) or `deny`")
-            .or("that of `[execution]`"),
+            .or("that of `[execution]`")
+            .one_of(&["allow", "ask", "deny"]),
         &mut rules.permission,
         |cell| choice(&PERMISSIONS)(cell).map(Some),
         |permission| permission.map(|own| string(own.into())),
