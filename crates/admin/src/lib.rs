@@ -362,6 +362,7 @@ impl Admin {
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
             AdminPath::Login(name) => logins::change(self.execution()?, &name, head, &body).await,
+            AdminPath::Call(exchange, id) => tools::cancel(self.execution()?, &exchange, &id),
             AdminPath::LoginResponse => logins::finish(self.execution()?, &body).await,
             AdminPath::Prompts => Ok(AdminResponse::json(prompts::list(self.execution.as_deref()))),
             AdminPath::Prompt(provider, prompt) => {

@@ -25,6 +25,8 @@ pub(super) enum AdminPath {
     TestProvider(String),
     RestartProvider(String),
     ProviderLog(String),
+    /// A running call, by exchange and id.
+    Call(String, String),
     /// The login at a provider's server.
     Login(String),
     /// The response to a login.
@@ -78,6 +80,7 @@ impl AdminPath {
             ["providers", provider, "log"] => Self::ProviderLog(name(provider)?),
             ["providers", provider, "login"] => Self::Login(name(provider)?),
             ["logins"] => Self::LoginResponse,
+            ["calls", exchange, call] => Self::Call(name(exchange)?, name(call)?),
             ["prompts"] => Self::Prompts,
             ["prompts", provider, prompt] => Self::Prompt(name(provider)?, name(prompt)?),
             ["permissions"] => Self::Permissions,
@@ -122,7 +125,7 @@ impl AdminPath {
             Self::Login(_) => "POST, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
-            Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
+            Self::Rule(_) | Self::Setting(_) | Self::Call(..) => "DELETE, OPTIONS",
             Self::Chat
             | Self::Sample
             | Self::Analyze

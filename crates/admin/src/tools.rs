@@ -130,6 +130,14 @@ pub(super) async fn run(
     Ok(AdminResponse::json(said))
 }
 
+/// Cancels a running call. The model gets a result that says so.
+pub(super) fn cancel(execution: &Execution, exchange: &str, id: &str) -> Result<AdminResponse, AdminError> {
+    match execution.cancels().cancel(exchange, id) {
+        true => Ok(AdminResponse::nothing()),
+        false => Err(AdminError::unknown("running call", id)),
+    }
+}
+
 /// Tests whether a provider can be used with `api_key`, or with the configured key if there is none.
 pub(super) async fn test(
     execution: &Execution,

@@ -78,6 +78,14 @@ impl HostedCall {
         let trace = self.trace();
         let found = within(trace.parent(), self.found().instrument(span.clone()));
         let mut reporting = Reporting { call: &self, span, trace, began: Instant::now(), outcome: None };
+        let running = self.turn.execution.cancels().begin(&self.subject.exchange.own, &self.id);
+        let found = async {
+            tokio::select! {
+                biased;
+                () = running.cancelled() => Err(ToolError::new(ErrorCode::Cancelled, "A person cancelled the call.")),
+                found = found => found,
+            }
+        };
         let late = |_| out_of_time();
         let found = timeout_at(self.turn.deadline, found).await.map_err(late);
         let found = found.and_then(|found| found).map_err(|error| self.covered(error));

@@ -23,6 +23,7 @@ mod arguments;
 mod asker;
 mod cache;
 mod call;
+mod cancel;
 mod client_options;
 mod client_servers;
 mod client_tools;
@@ -76,6 +77,7 @@ pub use self::{
     address::Domain,
     asker::Asker,
     audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
+    cancel::Cancels,
     deferred_turns::record_json,
     intent::Intent,
     permission::{NotKept, RememberedRule},

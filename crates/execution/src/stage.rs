@@ -21,6 +21,7 @@ use super::{
     asker::Asker,
     audit::Audit,
     cache::Cache,
+    cancel::Cancels,
     deferred_turns::DeferredTurns,
     engines,
     files::{self, ImageFiles, ImageGauges},
@@ -60,6 +61,8 @@ pub struct Execution {
     cache: Arc<Cache>,
     rates: Rates,
     places: Places,
+    /// The running calls of this stage and of those before it.
+    cancels: Arc<Cancels>,
     secrets: RwLock<Arc<Redactor>>,
     runtime: Arc<Runtime>,
 }
@@ -260,6 +263,7 @@ impl Execution {
         let cache = cache.unwrap_or_else(|| Arc::new(Cache::new(settings.cache_size, &around.stores)));
         let rates = Rates::new(&settings, before.map(|it| &it.rates));
         let places = Places::new(&settings);
+        let cancels = before.map(|before| Arc::clone(&before.cancels)).unwrap_or_default();
         let marks = running::marks(&running);
         Self {
             settings,
@@ -275,6 +279,7 @@ impl Execution {
             cache,
             rates,
             places,
+            cancels,
             secrets,
             runtime,
         }
@@ -310,6 +315,10 @@ impl Execution {
 
     pub fn permissions(&self) -> &Arc<Permissions> {
         &self.permissions
+    }
+
+    pub fn cancels(&self) -> &Arc<Cancels> {
+        &self.cancels
     }
 
     pub fn audit(&self) -> &Arc<Audit> {
