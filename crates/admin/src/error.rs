@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use toolwire_gateway::observe::failure_name;
+use toolwire_gateway::{observe::failure_name, retry_after};
 use toolwire_pipeline::failure::{Failure, Kind};
 
 /// An error response: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
@@ -126,10 +126,15 @@ impl AdminError {
     /// Converts the failure of a model request that received no response.
     pub(crate) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
-        let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
+        let retry_after = wait_seconds(failure);
         let error = Self::new(status, failure_name(failure).to_owned(), failure.message());
         Self { retry_after, path: failure.param().map(str::to_owned), ..error }
     }
+}
+
+/// Returns how many seconds to wait before the next request, if the failure says so.
+pub(super) fn wait_seconds(failure: &Failure) -> Option<u64> {
+    retry_after::wait_of(failure).map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }
 
 /// Converts an error that occurred while a body was read.
@@ -143,7 +148,7 @@ impl From<Failure> for AdminError {
             _ => "invalid_request",
         };
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
+        let retry_after = wait_seconds(&failure);
         Self { retry_after, ..Self::new(status, code, failure.message()) }
     }
 }

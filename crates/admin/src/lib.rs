@@ -128,13 +128,17 @@ impl Admitted {
         self.path == AdminPath::Sample
     }
 
+    fn lists_models(&self) -> bool {
+        self.path == AdminPath::Models
+    }
+
     fn attaches_chat(&self) -> bool {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
     /// Whether the response may repeat text from tools or servers. Secrets in such text are not masked yet.
     fn repeats_others(&self) -> bool {
-        matches!(self.path, AdminPath::Tools | AdminPath::Bench)
+        matches!(self.path, AdminPath::Tools | AdminPath::Bench | AdminPath::Models)
     }
 
     fn mark(&self) -> SessionMark {
@@ -345,7 +349,7 @@ impl Admin {
                 self.chats.find(&id, visitor.mark()).map(|_| AdminResponse::event_stream())
             }
             // Answered elsewhere, with the state that all requests share.
-            AdminPath::Chat | AdminPath::Sample => Err(AdminError::not_found()),
+            AdminPath::Chat | AdminPath::Sample | AdminPath::Models => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
@@ -358,11 +362,11 @@ impl Admin {
             }
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,
+            AdminPath::Call(exchange, id) => tools::cancel(self.execution()?, &exchange, &id),
             AdminPath::TestProvider(name) => tools::test(self.execution()?, &name, &body).await,
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
             AdminPath::Login(name) => logins::change(self.execution()?, &name, head, &body).await,
-            AdminPath::Call(exchange, id) => tools::cancel(self.execution()?, &exchange, &id),
             AdminPath::LoginResponse => logins::finish(self.execution()?, &body).await,
             AdminPath::Prompts => Ok(AdminResponse::json(prompts::list(self.execution.as_deref()))),
             AdminPath::Prompt(provider, prompt) => {

@@ -44,6 +44,7 @@ pub(super) enum AdminPath {
     Metrics,
     Bench,
     Sample,
+    Models,
     Streams,
     Keys,
     Settings,
@@ -79,8 +80,8 @@ impl AdminPath {
             ["providers", provider, "restart"] => Self::RestartProvider(name(provider)?),
             ["providers", provider, "log"] => Self::ProviderLog(name(provider)?),
             ["providers", provider, "login"] => Self::Login(name(provider)?),
-            ["logins"] => Self::LoginResponse,
             ["calls", exchange, call] => Self::Call(name(exchange)?, name(call)?),
+            ["logins"] => Self::LoginResponse,
             ["prompts"] => Self::Prompts,
             ["prompts", provider, prompt] => Self::Prompt(name(provider)?, name(prompt)?),
             ["permissions"] => Self::Permissions,
@@ -93,6 +94,7 @@ impl AdminPath {
             ["metrics"] => Self::Metrics,
             ["bench"] => Self::Bench,
             ["sample"] => Self::Sample,
+            ["models"] => Self::Models,
             ["streams"] => Self::Streams,
             ["keys"] => Self::Keys,
             ["settings"] => Self::Settings,
@@ -117,6 +119,7 @@ impl AdminPath {
             | Self::Permissions
             | Self::ProviderLog(_)
             | Self::Metrics
+            | Self::Models
             | Self::Streams
             | Self::Keys => "GET, HEAD, OPTIONS",
             Self::Reload => "GET, HEAD, POST, OPTIONS",

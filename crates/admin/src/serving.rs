@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header, request};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Admin, AdminError, AdminResponse, Admitted, MAX_BODY, event_stream, object, options, page,
@@ -78,6 +78,7 @@ impl Admin {
             Some(memory) if admitted.is_sample() => {
                 self.sample(service, &admitted, memory, access.id()).await
             }
+            _held if admitted.lists_models() => Ok(self.models(service).await),
             _held => self.answer(admitted, head, read, peer).await,
         };
         let result = match secrets {
@@ -88,6 +89,20 @@ impl Admin {
             access.refused(peer);
         }
         response(result, access)
+    }
+
+    /// Lists the models that chats may ask, and whether any other name is accepted.
+    async fn models(&self, service: &Service) -> AdminResponse {
+        let models = Box::pin(service.own_models(playground::CLIENT)).await.into_iter().map(|model| {
+            let mut shown = json!({"name": model.name, "upstream": model.upstream});
+            if let (Value::Object(shown), Some(answers)) = (&mut shown, model.answers) {
+                shown.insert("answers".to_owned(), answers.into());
+            }
+            shown
+        });
+        let models: Vec<_> = models.collect();
+        let takes_any = self.config.models.iter().any(toolwire_config::Model::is_wildcard);
+        AdminResponse::json(json!({"models": models, "any": takes_any}))
     }
 
     async fn chat(

@@ -65,6 +65,11 @@ pub trait UpstreamSide: Settings {
         None
     }
 
+    /// A model that servers without a list of models have.
+    fn known_model(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The path of the list of models that identifies the dialect best and requires the API key.
     fn check_path(&self) -> Option<&'static str> {
         self.models_path()

@@ -5,8 +5,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use http::StatusCode;
 use serde_json::{Map, Value};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::Instant,
+};
 
 use super::upstream::{GetError, Listing};
 use toolwire_config::Upstream;
@@ -36,6 +40,8 @@ struct CachedModels {
     until: Option<Instant>,
     /// Whether the last response was not a list. Only the first such response is logged.
     is_failing: bool,
+    /// Whether the last response shows that requests to the upstream fail.
+    is_down: bool,
 }
 
 impl Catalogue {
@@ -56,6 +62,15 @@ impl Catalogue {
     /// Returns the models that are known. Concurrent callers share one request; if the caller that sends it is dropped,
     /// the next one sends it again.
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
+        Arc::clone(&self.refreshed().await.entries)
+    }
+
+    /// Whether the upstream answers and accepts its key. An upstream may answer without having a list.
+    pub(super) async fn answers(&self) -> bool {
+        !self.refreshed().await.is_down
+    }
+
+    async fn refreshed(&self) -> MutexGuard<'_, CachedModels> {
         let mut cached = self.cached.lock().await;
         if cached.until.is_none_or(|until| until <= Instant::now()) {
             let body = self.listing.fetch().await.map_err(CatalogueError::from);
@@ -69,11 +84,12 @@ impl Catalogue {
                         tracing::warn!(upstream, reason, "the upstream does not list its models");
                     }
                     cached.is_failing = true;
+                    cached.is_down = error.is_of_server();
                 }
             }
             cached.until = Some(Instant::now() + if cached.is_failing { PAUSE } else { FRESH });
         }
-        Arc::clone(&cached.entries)
+        cached
     }
 }
 
@@ -88,6 +104,19 @@ pub(super) enum CatalogueError {
     NoList,
     #[error("a list whose entries do not name models")]
     NoNames,
+}
+
+impl CatalogueError {
+    /// Whether other requests to the server would fail, too.
+    fn is_of_server(&self) -> bool {
+        match self {
+            Self::Get(GetError::Status(status)) => {
+                status.is_server_error() || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(status)
+            }
+            Self::Get(_) | Self::NoJson(_) => true,
+            Self::NoList | Self::NoNames => false,
+        }
+    }
 }
 
 /// Parses a list of models and removes duplicates. OpenAI's form is `{"data": […]}`; some servers return a bare array,

@@ -1,8 +1,9 @@
 //! [`Models`]: the list at `/v1/models`. It contains the configured names and, if there is a wildcard model, the names
 //! in its upstream's list.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
+use futures_util::future::join_all;
 use http::request;
 use serde_json::Value;
 
@@ -20,10 +21,19 @@ use toolwire_pipeline::dialect::{self, ClientDialect};
 #[derive(Debug)]
 pub(super) struct Models {
     config: Arc<Config>,
-    /// The list of the wildcard model's upstream.
-    catalogue: Option<Arc<Catalogue>>,
+    /// The lists of the models' upstreams, by the upstream's name.
+    catalogues: HashMap<String, Arc<Catalogue>>,
     /// When the server started, as Unix time in seconds. Used as `created` for models without a time of their own.
     started: u64,
+}
+
+/// A model that a client may use.
+#[derive(Debug)]
+pub struct UsableModel {
+    pub name: String,
+    pub upstream: String,
+    /// Whether the upstream answers. `None` if its API has nothing to ask for without cost.
+    pub answers: Option<bool>,
 }
 
 /// Anthropic's SDKs send this header with every request.
@@ -54,22 +64,53 @@ impl Models {
     /// # Errors
     /// If no request can be built for an upstream.
     pub(super) fn new(config: Arc<Config>, before: Option<(&Self, &Changes)>) -> Result<Self, ServeError> {
-        let wildcard = config.models.iter().find(|model| model.is_wildcard());
-        // If `upstream_name` is configured, the upstream only ever receives that name.
-        let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
         let known = |name: &str| {
             let (before, changes) = before?;
-            let known = before.catalogue.as_ref().filter(|known| known.upstream().name == name);
-            known.filter(|_| !changes.touch_entry("upstreams", name)).cloned()
+            before.catalogues.get(name).filter(|_| !changes.touch_entry("upstreams", name)).cloned()
         };
-        let catalogue = upstream.map_or(Ok(None), |upstream| match known(&upstream.name) {
-            Some(known) => Ok(Some(known)),
-            None => Catalogue::new(upstream)
-                .map(|catalogue| catalogue.map(Arc::new))
-                .map_err(|error| ServeError::Upstream { name: upstream.name.clone(), error }),
-        })?;
+        let mut catalogues = HashMap::new();
+        for upstream in config.models.iter().map(|model| &model.upstream) {
+            let name = &upstream.name;
+            if catalogues.contains_key(name) {
+                continue;
+            }
+            let catalogue = match known(name) {
+                Some(known) => Some(known),
+                None => Catalogue::new(upstream)
+                    .map_err(|error| ServeError::Upstream { name: name.clone(), error })?
+                    .map(Arc::new),
+            };
+            catalogues.extend(catalogue.map(|catalogue| (name.clone(), catalogue)));
+        }
         let started = before.map_or_else(unix_time, |(before, _)| before.started);
-        Ok(Self { config, catalogue, started })
+        Ok(Self { config, catalogues, started })
+    }
+
+    /// The list of the wildcard model's upstream.
+    fn catalogue(&self) -> Option<&Arc<Catalogue>> {
+        let wildcard = self.config.models.iter().find(|model| model.is_wildcard());
+        // If `upstream_name` is configured, the upstream only ever receives that name.
+        let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
+        self.catalogues.get(&upstream?.name)
+    }
+
+    /// The models of [`Models::list`], and whether their upstreams answer. Asks each upstream for its list.
+    pub(super) async fn usable(&self, caller: &Caller) -> Vec<UsableModel> {
+        let answering = self.catalogues.iter();
+        let answering =
+            answering.map(|(name, catalogue)| async move { (name.as_str(), catalogue.answers().await) });
+        let (listed, answering) = futures_util::join!(self.list(caller), join_all(answering));
+        let answering: HashMap<_, _> = answering.into_iter().collect();
+        let wildcard = self.config.models.iter().find(|model| model.is_wildcard());
+        let known = wildcard.and_then(|model| model.upstream.options.side().known_model());
+        let known = known.filter(|name| !self.is_named(name) && caller.check_model(name).is_ok());
+        let names = listed.iter().filter_map(|entry| entry.get("id")?.as_str());
+        let usable = names.chain(known).filter_map(|name| {
+            let upstream = &self.config.model(name)?.upstream.name;
+            let answers = answering.get(upstream.as_str()).copied();
+            Some(UsableModel { name: name.to_owned(), upstream: upstream.clone(), answers })
+        });
+        usable.collect()
     }
 
     /// Lists the models that the caller may use, configured names first.
@@ -98,7 +139,7 @@ impl Models {
     }
 
     async fn entries(&self) -> Arc<Vec<Entry>> {
-        match &self.catalogue {
+        match self.catalogue() {
             Some(catalogue) => catalogue.entries().await,
             None => Arc::default(),
         }
@@ -127,7 +168,7 @@ impl Models {
 
     /// Returns the upstream's entry for `model` when it is requested as `name`.
     fn listed<'e>(&self, model: &Model, name: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
-        let catalogue = self.catalogue.as_ref()?;
+        let catalogue = self.catalogue()?;
         let theirs = model.upstream_name(name);
         (catalogue.upstream().name == model.upstream.name)
             .then(|| entries.iter().find(|entry| id(entry) == Some(theirs)))

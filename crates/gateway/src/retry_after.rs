@@ -41,7 +41,7 @@ pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 
 /// Returns how long to wait before the next request, from a number of seconds or a date (RFC 9110, section 10.2.3).
 /// `None` for anything else, and for dates in the past.
-pub(super) fn wait_of(failure: &Failure) -> Option<Duration> {
+pub fn wait_of(failure: &Failure) -> Option<Duration> {
     let text = failure.retry_after()?.trim();
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),

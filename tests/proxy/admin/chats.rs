@@ -224,7 +224,8 @@ async fn wrong_requests_name_the_field() {
 #[tokio::test]
 async fn failures_are_error_events() {
     let refusing = Upstream::start(|mut exchange: Exchange| async move {
-        exchange.whole("429 Too Many Requests", "content-type: application/json\r\n", "{}").await;
+        let headers = "content-type: application/json\r\nretry-after: 7\r\n";
+        exchange.whole("429 Too Many Requests", headers, "{}").await;
         exchange
     });
     let breaking = Upstream::start(|mut exchange: Exchange| async move {
@@ -232,9 +233,10 @@ async fn failures_are_error_events() {
         exchange.piece(text("some")).await;
         exchange
     });
-    for (upstream, code, before) in
-        [(refusing.await, "rate_limit_exceeded", ""), (breaking.await, "upstream_truncated", "some")]
-    {
+    for (upstream, code, before, (status, wait)) in [
+        (refusing.await, "rate_limit_exceeded", "", (429, Some(7))),
+        (breaking.await, "upstream_truncated", "some", (502, None)),
+    ] {
         let setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
         let proxy = setup.start().await;
         for client in ["chat", "responses", "messages"] {
@@ -246,6 +248,10 @@ async fn failures_are_error_events() {
                 "{client}: {events:?}"
             );
             assert_eq!(data["error"]["retryable"], true, "{data}");
+            assert_eq!(
+                (&data["error"]["status"], data["error"]["retry_after_s"].as_u64()),
+                (&json!(status), wait)
+            );
             assert_eq!(said(&events), before);
         }
         let ask = Ask::new(&proxy, "POST", PATH).key(KEY).header("accept", "application/json");
@@ -362,4 +368,62 @@ async fn configured_secrets_are_covered_whatever_the_upstream_repeats() {
         let whole = whole.header("accept", "application/json").answer().await.1;
         assert_eq!(whole["message"], "Your key is xxxxxxxxxxxxxxxxxx, is it not?", "{client}");
     }
+}
+
+async fn models(proxy: &Proxy) -> Value {
+    Ask::new(proxy, "GET", "/admin/models").key(KEY).answer().await.1
+}
+
+#[tokio::test]
+async fn models_of_chats_are_listed_with_what_is_known_of_their_upstreams() {
+    const JSON: &str = "content-type: application/json\r\n";
+    for (status, list, names, answers) in [
+        ("200 OK", r#"{"data": [{"id": "fast"}, {"id": "late"}]}"#, &["fast", "late"][..], true),
+        ("404 Not Found", "{}", &[], true),
+        ("200 OK", "{}", &[], true),
+        ("200 OK", "<html>", &[], false),
+        ("401 Unauthorized", "{}", &[], false),
+        ("503 Service Unavailable", "{}", &[], false),
+    ] {
+        let upstream = Upstream::start(move |mut exchange: Exchange| async move {
+            exchange.whole(status, JSON, list).await;
+            exchange
+        })
+        .await;
+        let mut setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
+        setup.wildcard = true;
+        let said = models(&setup.start().await).await;
+        let of = |name: &str| json!({"name": name, "upstream": "up", "answers": answers});
+        let expected: Vec<_> = ["m", "org/other"].iter().chain(names).map(|name| of(name)).collect();
+        assert_eq!(said, json!({"models": expected, "any": true}), "{status} {list}");
+    }
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(gone) };
+    let said = models(&setup.start().await).await;
+    assert_eq!((&said["models"][0]["answers"], &said["any"]), (&json!(false), &json!(false)), "{said}");
+}
+
+#[tokio::test]
+async fn models_of_chats_are_those_that_the_console_may_use() {
+    let limited = "[[keys]]\nname = \"console\"\nkey = \"some-key-of-the-console\"\nmodels = [\"m\"]\n";
+    let (_upstream, proxy) = proxy(&format!("{WITH_KEY}{limited}")).await;
+    let said = models(&proxy).await;
+    assert_eq!(said["models"].as_array().map(Vec::len), Some(1), "{said}");
+    assert_eq!(said["models"][0]["name"], "m");
+}
+
+#[tokio::test]
+async fn model_of_an_api_without_a_list_is_known() {
+    let upstream = Upstream::start(crate::support::upstream::at_once).await;
+    let mut setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
+    setup.wildcard = true;
+    setup.upstream.options = toolwire::dialect::UpstreamDialect::Lumo(Default::default());
+    let said = models(&setup.start().await).await;
+    let names: Vec<_> = said["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|own| (own["name"].clone(), own.get("answers")))
+        .collect();
+    assert_eq!(names, [("m".into(), None), ("org/other".into(), None), ("lumo".into(), None)], "{said}");
 }

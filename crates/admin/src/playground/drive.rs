@@ -11,6 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use super::super::error::wait_seconds;
 use super::{
     chat::{Chat, Saying},
     request::ChatRequest,
@@ -189,7 +190,12 @@ impl Driven {
         let subject = Subject { exchange: self.exchange.clone(), hop: self.telling.hops };
         let event = failed(failure);
         let record = Record { sequence: 0, t: unix_millis(), subject: Some(subject), event };
-        chat.event(record.event.name(), &Value::Object(record.data()));
+        let mut data = Value::Object(record.data());
+        if let Some(error) = data.get_mut("error").and_then(Value::as_object_mut) {
+            error.insert("status".to_owned(), failure.status().into());
+            error.extend(wait_seconds(failure).map(|wait| ("retry_after_s".to_owned(), wait.into())));
+        }
+        chat.event(record.event.name(), &data);
     }
 }
 

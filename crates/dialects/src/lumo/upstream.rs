@@ -17,6 +17,10 @@ impl UpstreamSide for Options {
         self.account.adapt_to_host(host);
     }
 
+    fn known_model(&self) -> Option<&'static str> {
+        Some("lumo")
+    }
+
     fn account(&self) -> Option<&super::AccountSettings> {
         Some(&*self.account)
     }

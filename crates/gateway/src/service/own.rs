@@ -10,6 +10,7 @@ use crate::{
     answer::{AnswerBody, Parts},
     budget::Reservation,
     exchange::{self, DecodedRequest, SharedState},
+    models::UsableModel,
     observe::{Access, Outcome},
     permits::Queue,
     routes::Route,
@@ -80,6 +81,12 @@ impl Service {
                 Err(failure)
             }
         }
+    }
+
+    /// The models that the client of this name may use in [`begin_own`](Self::begin_own), configured names first.
+    pub async fn own_models(&self, client: &'static str) -> Vec<UsableModel> {
+        let caller = self.shared.keys.own(client, unix_time());
+        self.shared.models.usable(&caller).await
     }
 
     async fn ask_own(
