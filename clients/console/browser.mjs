@@ -30,7 +30,7 @@ export async function visit(browser, url, { allowed = /^$/, ...options } = {}) {
   page.on("request", (request) => request.url().startsWith("blob:") || new URL(request.url()).origin === origin || problems.push(`request to ${request.url()}`));
   await page.addInitScript(() => document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
   await page.goto(url);
-  await page.locator("h1").waitFor({ state: "attached" });
+  await page.locator("h1").first().waitFor({ state: "attached" });
   return {
     page,
     context,
@@ -44,7 +44,7 @@ export async function visit(browser, url, { allowed = /^$/, ...options } = {}) {
 // The connection state shown in the rail.
 export const state = (page) => page.locator(".rail .end .state");
 
-export const live = (page) => state(page).getByText("Live", { exact: true }).waitFor();
+export const live = (page) => state(page).getByText("Connected", { exact: true }).waitFor();
 
 // Runs `act`, which starts a download, and returns the download's name and path.
 export async function saved(page, act) {

@@ -34,15 +34,15 @@ for (const colorScheme of ["light", "dark"]) {
       await page.getByRole("heading", { name, level: 1 }).waitFor();
     }
     const theme = page.getByLabel("Theme", { exact: true });
-    for (const [value, expected] of [["Dark", true], ["Plain", false], ["System theme", colorScheme === "dark"]]) {
+    for (const [value, expected] of [["Dark theme", true], ["Light theme", false], ["System theme", colorScheme === "dark"]]) {
       await theme.selectOption(value);
       assert.equal(await isDark(page), expected, value);
     }
-    await theme.selectOption(colorScheme === "dark" ? "Plain" : "Dark");
+    await theme.selectOption(colorScheme === "dark" ? "Light theme" : "Dark theme");
     await page.reload();
     assert.equal(await isDark(page), colorScheme !== "dark", "the choice is kept");
     await theme.selectOption("System theme");
-    await button(page, "Keys ?").click();
+    await button(page, "Shortcuts ?").click();
     const letters = page.getByLabel("Single letters work");
     await letters.uncheck();
     await button(page, "Close").click();
@@ -50,7 +50,7 @@ for (const colorScheme of ["light", "dark"]) {
     await page.keyboard.press("f");
     await page.keyboard.press("?");
     assert.equal(await page.getByRole("dialog").count(), 0);
-    await button(page, "Keys ?").click();
+    await button(page, "Shortcuts ?").click();
     await letters.check();
     await page.keyboard.press("Escape");
     await page.keyboard.press("g");
@@ -169,7 +169,13 @@ for (const colorScheme of ["light", "dark"]) {
     await page.getByRole("heading", { name: "files__echo" }).waitFor();
     await page.goto(`${own.url}#/tools`);
     const all = page.getByLabel("Answer all questions with yes");
-    await all.check();
+    await all.click();
+    const asked = page.getByRole("dialog", { name: "Answer all questions with yes?" });
+    await button(asked, "Keep asking").click();
+    await asked.waitFor({ state: "detached" });
+    assert.equal(await all.isChecked(), false);
+    await all.click();
+    await button(asked, "Answer all with yes").click();
     await page.getByText("All questions are answered with yes").waitFor();
     await all.uncheck();
     await page.getByText("Questions are asked again").waitFor();

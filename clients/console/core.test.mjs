@@ -9,16 +9,17 @@ const core = (file) => import(`../../crates/admin/src/console/page/core/${file}`
 const { Parser } = await core("sse.js");
 const { effect, flush, signal } = await core("store.js");
 const { inline, parse, Stream } = await core("markdown.js");
-const { ago, absolute, backoff, bytes, count, duration, percent } = await core("time.js");
+const { ago, absolute, backoff, bytes, count, duration, percent, readable } = await core("time.js");
 const { cell, chatRows, csv, curl, markdown, python, quoted, typescript } = await core("exports.js");
 const { Exchanges, filter, folded, KEPT, kindOf, partsOf, Replay, textOf, written } = await core("exchange.js");
-const { hasSecret, imagePath, matches, safeUrl, visible } = await core("text.js");
+const { hasSecret, imagePath, matches, safeUrl, visible, webUrl } = await core("text.js");
 const { compact, pointer, read } = await core("tokens.js");
 const { field, numberText } = await core("schema.js");
 const { joined, lastAt, until } = await core("analysis.js");
 const { href, parse: parseRoute } = await core("route.js");
 const { packed, unpacked } = await core("link.js");
 const { tallied } = await core("tally.js");
+const { advice } = await core("advice.js");
 
 test("the bundle is the one of the sources", async () => {
   for (const [name, text] of Object.entries(await made())) {
@@ -113,8 +114,30 @@ test("times, sizes and counts are short", () => {
   assert.deepEqual([ago(0, 4000), ago(0, 61_000), ago(5000, 0), ago(0, 7_200_000), ago(0, 200_000_000)], ["4s", "1m", "0s", "2h", "2d"]);
   assert.equal(absolute(0, true), "1970-01-01 00:00:00 UTC");
   assert.match(absolute(0), / UTC[+-]\d\d:\d\d$/);
-  assert.deepEqual([duration(212), duration(2940), duration(61_000), duration(null), duration(3_700_000)], ["212 ms", "2.94 s", "1:01 min", "–", "1:01 h"]);
+  assert.deepEqual([duration(212), duration(2940), duration(60_000), duration(61_000), duration(null), duration(3_600_000), duration(3_700_000)], ["212 ms", "2.94 s", "1 min", "1:01 min", "–", "1 h", "1:01 h"]);
   assert.deepEqual([bytes(5), bytes(2048), bytes(3 << 20), count(1204), count(1_900_000), count(0), percent(0.004), percent(0.5)], ["5 B", "2.0 KB", "3.0 MB", "1,204", "1.9 M", "0", "0.4 %", "50 %"]);
+});
+
+test("durations and sizes of the configuration are as people write them", () => {
+  const pairs = { "604800s": "7d", "43200s": "12h", "60s": "1m", "90s": "90s", "0s": "0s", "250ms": "250ms", "60/60s": "60/1m", "100000B": "100 kB", "1500B": "1500 B", "10MiB": "10 MiB", off: "off", "5 bananas": "5 bananas", "": "", "12": "12" };
+  for (const [text, expected] of Object.entries(pairs)) assert.equal(readable(text), expected);
+});
+
+test("every error says what to do", () => {
+  assert.deepEqual(advice({ code: "loop" }), { what: "The same call was made again and again.", todo: "The model was told to answer without it. Ask in other words.", link: null });
+  assert.deepEqual(advice({ code: "upstream_protocol" }, { exchange: "ex_1" }).link, ["#/live/ex_1", "See what was sent"]);
+  assert.deepEqual(advice({ code: "invalid_json", message: "no JSON at 3" }).what, "no JSON at 3");
+  // Upstreams have codes of their own.
+  for (const code of ["constructor", "__proto__", "who_knows", undefined]) {
+    assert.match(advice({ code, message: "m" }).todo, /^See what was sent/);
+    assert.equal(advice({ code, status: 503 }).todo, "Try again in a moment.");
+  }
+});
+
+test("only addresses of the web become links of results", () => {
+  assert.equal(webUrl("https://a.example/x").href, "https://a.example/x");
+  assert.equal(webUrl("http://a.example").host, "a.example");
+  for (const wrong of ["javascript:alert(1)", "data:text/html,x", "mailto:a@b.example", "blob:https://a.example/1", "//a.example", "/x", "", null, 7, {}, " java\nscript:x"]) assert.equal(webUrl(wrong), null);
 });
 
 test("waits double up to half a minute, and differ", () => {

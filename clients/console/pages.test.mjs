@@ -294,7 +294,7 @@ test("the list is used by keys, and filters stay in the address", async () => {
   await page.getByRole("heading", { name: "Formats", level: 1 }).waitFor();
   assert.equal(await page.title(), "(1) Formats - toolwire");
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
   await check(page, "keys");
   await end();
 });

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { live, open, saved, visit as visitPage } from "./browser.mjs";
-import { stand } from "./stand.mjs";
+import { ask, stand } from "./stand.mjs";
 
 let browser, own;
 
@@ -83,7 +83,7 @@ test("a message that is sent before the models are listed waits for them", async
   const { page, end } = await visit("chat");
   let release;
   const isReleased = new Promise((resolve) => (release = resolve));
-  await page.route("**/admin/settings", async (route) => {
+  await page.route("**/admin/models", async (route) => {
     await isReleased;
     await route.continue();
   });
@@ -109,7 +109,139 @@ test("the time of a running call runs, and Stop ends it", async (t) => {
   await page.waitForFunction((before) => document.querySelector("details.card summary .push").textContent !== before, first);
   assert.equal(await card.locator(".glyph").evaluate((glyph) => glyph.getAnimations().length), 1);
   await page.getByRole("button", { name: "Stop" }).click();
-  await card.getByText("not run: it was cut off").waitFor();
+  await card.getByText("stopped", { exact: true }).waitFor();
+  await end();
+});
+
+test("a model of a wildcard is chosen, and any other name can be typed", async (t) => {
+  const any = await stand({ models: '[[models]]\nname = "*"\nupstream = "scripted"\n' });
+  t.after(() => any.close());
+  const { page, end } = await visitPage(browser, `${any.url}#/play`);
+  const model = page.getByLabel("Model", { exact: true });
+  await page.waitForFunction(() => document.querySelector("input[list]").value === "fast");
+  assert.deepEqual(await page.locator("datalist option").evaluateAll((all) => all.map(({ value, label }) => [value, label])), [["fast", "scripted"], ["echo", "scripted"]]);
+  // What has answered comes first.
+  await ask(any, "Hello");
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector("input[list]").value === "echo");
+  await model.fill("of no list");
+  await page.getByLabel("Message", { exact: true }).fill("Hi");
+  await page.keyboard.press("Enter");
+  await page.locator(".turn-model strong").getByText("Hi").waitFor();
+  await end();
+});
+
+test("a model whose upstream is dead is not chosen", async (t) => {
+  const dead = '[[upstreams]]\nname = "dead"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n[[models]]\nname = "aaa"\nupstream = "dead"\n';
+  const half = await stand({ models: `${dead}[[models]]\nname = "echo"\nupstream = "scripted"\n` });
+  t.after(() => half.close());
+  const { page, end } = await visitPage(browser, `${half.url}#/play`);
+  await page.waitForFunction(() => document.querySelector("input[list]").value === "echo");
+  assert.deepEqual(await page.locator("datalist option").evaluateAll((all) => all.map(({ label }) => label)), ["dead does not answer", "scripted"]);
+  await end();
+});
+
+test("Enter is always answered", async () => {
+  const release = own.hold();
+  const { page, end } = await visit("chat");
+  const [model, message] = [page.getByLabel("Model", { exact: true }), page.getByLabel("Message", { exact: true })];
+  const hint = (text) => page.locator(".compose").getByText(text).waitFor();
+  await message.press("Enter");
+  await hint("Write a message first.");
+  await model.fill("");
+  await message.fill("say it slowly");
+  await message.press("Enter");
+  await hint("Choose a model first.");
+  assert.equal(await model.evaluate((field) => field === document.activeElement), true);
+  assert.equal(await model.getAttribute("aria-invalid"), "true");
+  await model.fill("gpt-typo");
+  await message.press("Enter");
+  await hint("There is no model of this name");
+  await model.fill("echo");
+  assert.equal(await page.locator(".compose .wrong").isVisible(), false);
+  await message.press("Enter");
+  await page.locator(".turn-model strong").getByText("say it slowly").waitFor();
+  await message.fill("more");
+  await message.press("Enter");
+  await hint("The answer is not complete yet");
+  assert.equal(await message.inputValue(), "more");
+  release();
+  await page.getByRole("link", { name: "open in Live" }).waitFor();
+  await end();
+});
+
+test("it moves while a model thinks", async () => {
+  const release = own.hold();
+  const { page, end } = await visit("chat", { reducedMotion: "no-preference" });
+  await send(page, "be late");
+  const wait = page.locator(".turn-model .pulse");
+  await wait.getByText("Waiting for echo").waitFor();
+  assert.equal(await wait.locator(".glyph").evaluate((glyph) => glyph.getAnimations().length), 1);
+  const first = await wait.textContent();
+  await page.waitForFunction((before) => document.querySelector(".pulse")?.textContent !== before, first);
+  release();
+  await page.locator(".turn-model strong").getByText("be late").waitFor();
+  await page.getByRole("link", { name: "open in Live" }).waitFor();
+  assert.equal(await wait.count(), 0);
+  await end();
+});
+
+test("found pages are titles with links", async () => {
+  const { page, end } = await visit("chat");
+  await send(page, "find it");
+  const card = page.locator("details.card");
+  await card.getByText("ok", { exact: true }).waitFor();
+  await card.locator("summary").click();
+  const link = card.getByRole("link", { name: "Rust <b>1.95</b>" });
+  assert.equal(await link.getAttribute("href"), "https://rust.example/");
+  assert.equal(await link.getAttribute("rel"), "noopener noreferrer");
+  await card.getByText("As JSON").click();
+  await card.getByRole("tree", { name: "As JSON" }).getByText("results", { exact: true }).waitFor();
+  await end();
+});
+
+test("a limit says when it ends, and a failure its status", async () => {
+  const { page, end } = await visit("chat");
+  await send(page, "limit");
+  const again = page.locator(".note").getByRole("button");
+  await again.getByText(/^Try again in [67] s$/).waitFor();
+  assert.equal(await again.isDisabled(), true);
+  await again.getByText(/^Try again in [1-5] s$/).waitFor();
+  await page.getByText("Wait a moment.", { exact: false }).waitFor();
+  await again.getByText("Try again", { exact: true }).waitFor();
+  assert.equal(await again.isDisabled(), false);
+  await send(page, "crash");
+  const note = page.locator(".note").last();
+  await note.getByText("The upstream answered with an error.").waitFor();
+  await note.getByText("CUDA out of memory").waitFor();
+  await note.getByText("status 500").waitFor();
+  assert.match(await note.getByRole("link", { name: "See what was sent" }).getAttribute("href"), /^#\/live\/ex_/);
+  await end();
+});
+
+test("a running call is cancelled, and the model goes on", async (t) => {
+  const slow = await stand({ seconds: 60 });
+  t.after(() => slow.close());
+  const { page, end } = await visitPage(browser, `${slow.url}#/play`);
+  await send(page, "please calc");
+  const card = page.locator(".called");
+  await card.getByText("running", { exact: true }).waitFor();
+  await card.getByRole("button", { name: "Cancel" }).click();
+  await card.getByText("cancelled", { exact: true }).waitFor();
+  await page.locator(".turn-model strong").getByText("A person cancelled the call.").waitFor();
+  await page.getByRole("link", { name: "open in Live" }).waitFor();
+  assert.equal(await card.getByRole("button", { name: "Cancel" }).isVisible(), false);
+  // The same in Tools.
+  await page.goto(`${slow.url}#/tools/calc`);
+  await page.getByLabel("expression").fill("1+1");
+  await page.getByRole("button", { name: "Run" }).click();
+  const run = page.locator(".called");
+  await run.getByText("running", { exact: true }).waitFor();
+  const time = await run.locator("summary .push").textContent();
+  await page.waitForFunction((before) => document.querySelector(".called summary .push").textContent !== before, time);
+  await run.getByRole("button", { name: "Cancel" }).click();
+  await run.getByText("stopped", { exact: true }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Run" }).isEnabled(), true);
   await end();
 });
 
@@ -120,6 +252,7 @@ test("an answer that is stopped ends at once", async () => {
   await page.locator(".turn-model strong").getByText("say it slowly").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByText("You stopped it.").waitFor();
+  assert.equal(await page.locator(".note, [role=alert]").count(), 0, "the user's own wish is no error");
   await page.getByRole("link", { name: "open in Live" }).click();
   await page.locator(".facts").getByText("Cancelled", { exact: false }).first().waitFor();
   release();

@@ -59,7 +59,7 @@ test("settings are saved, refused and reset", async (t) => {
   await field.fill("7");
   await page.getByRole("button", { name: "Save", exact: true }).click();
   await page.getByRole("button", { name: "Reset providers.serper.max_results" }).waitFor();
-  await page.getByRole("button", { name: "Reset to defaults" }).click();
+  await page.getByRole("button", { name: "Reset to the file…" }).click();
   await page.getByRole("button", { name: "Forget them" }).click();
   await page.getByText("Nothing is saved here").waitFor();
   await page.getByRole("button", { name: "Test" }).click();
@@ -81,7 +81,7 @@ test("a tool is switched, tried, and asked for", async (t) => {
   await live(page);
   await page.getByRole("button", { name: "Run" }).click();
   await page.locator(".question").getByRole("button", { name: "Review" }).click();
-  await page.getByText("6*7").waitFor();
+  await page.getByRole("dialog").getByText("6*7").waitFor();
   await answer(page, "Allow once");
   await page.getByText("42").waitFor();
   const on = page.getByRole("switch", { name: "On" });
@@ -94,7 +94,7 @@ test("an upstream is measured from the page", async (t) => {
   const own = await stand();
   t.after(() => own.close());
   const { page, end } = await visit(own, "#/measure");
-  const upstream = page.locator("input[list]");
+  const upstream = page.getByRole("combobox", { name: "Upstream" });
   await upstream.fill("nobody");
   await page.getByRole("button", { name: "Run" }).click();
   await page.getByText("it has scripted").waitFor();

@@ -27,8 +27,9 @@ function search(request, response) {
   json(response, 200, { organic: [{ title: "Rust <b>1.95</b>", link: "https://rust.example/", snippet: "New.", position: 1 }], balance: 100, rateLimit: 5 });
 }
 
-// A model in the dialect `chat`, which repeats the question. Words in the question control it: `calc` and `enquire` (it calls the tools `calc` and `files__ask`), `think` (it
-// reasons), `slowly` (the second half of the response waits for the gate), `fail` (it responds with an error).
+// A model in the dialect `chat`, which repeats the question. Words in the question control it: `calc`, `find` and `enquire` (it calls the tools `calc`, `web_search` and
+// `files__ask`), `think` (it reasons), `slowly` (the second half of the response waits for the gate), `late` (all of it waits), `fail` (it responds
+// with an error), `limit` (with 429 and a time to wait), `crash` (with 500).
 async function model() {
   const gate = {};
   // Methods and paths of the requests.
@@ -40,18 +41,29 @@ async function model() {
     if (request.url.startsWith("/v1/files/")) return stored(request, response);
     if (request.url.includes(":generateContent")) return picture(response);
     if (request.headers["x-api-key"]) return search(request, response);
+    if (request.url === "/v1/models") return json(response, 200, { data: [{ id: "fast" }, { id: "echo" }] });
     if (!request.url.endsWith("/chat/completions")) return response.writeHead(404).end("{}");
     const { messages } = JSON.parse(body);
     const last = messages.at(-1);
     const asked = typeof last.content === "string" ? last.content : JSON.stringify(last.content);
     if (asked.includes("fail")) return response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify({ error: { message: "The model is broken: <b>really</b>", type: "invalid_request_error" } }));
+    if (asked.includes("crash")) return json(response, 500, { error: { message: "CUDA out of memory" } });
+    if (asked.includes("limit")) {
+      response.setHeader("retry-after", "7");
+      return json(response, 429, { error: { message: "Rate limit reached" } });
+    }
     response.writeHead(200, { "content-type": "text/event-stream" });
+    response.flushHeaders();
+    if (asked.includes("late")) await gate.wait;
     const send = (delta, finish = null) => response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`);
     send({ role: "assistant", content: "" });
     if (asked.includes("think")) for (const word of ["First ", "I weigh ", "it."]) send({ reasoning_content: word });
     if (last.role === "user" && asked.includes("calc")) {
       send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "calc", arguments: '{"expression":' } }] });
       send({ tool_calls: [{ index: 0, function: { arguments: '"6*7"}' } }] });
+      send({}, "tool_calls");
+    } else if (last.role === "user" && asked.includes("find")) {
+      send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "web_search", arguments: '{"query":"rust"}' } }] });
       send({}, "tool_calls");
     } else if (last.role === "user" && asked.includes("enquire")) {
       send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "files__ask", arguments: "{}" } }] });
@@ -78,7 +90,9 @@ function stored(request, response) {
   response.writeHead(isError ? 500 : 200, { "content-type": isError ? "text/html" : kind, "content-disposition": "inline" }).end(text);
 }
 
-const configuration = (upstream, folder, { key, permission = "allow", top = "", seconds = 0 }) => `
+const ECHO = '[[models]]\nname = "echo"\nupstream = "scripted"\n';
+
+const configuration = (upstream, folder, { key, permission = "allow", top = "", seconds = 0, models = ECHO }) => `
 ${top}
 listen = "127.0.0.1:0"
 state_dir = "${folder}/state"
@@ -89,9 +103,7 @@ capture = "redacted"
 name = "scripted"
 dialect = "chat"
 base_url = "http://127.0.0.1:${upstream}/v1"
-[[models]]
-name = "echo"
-upstream = "scripted"
+${models}
 [execution]
 [[providers]]
 name = "calc"
@@ -120,13 +132,13 @@ permission = "${permission}"
 `;
 
 // `key`: the admin key, if one is required. `prefix`: the path below which the proxy serves everything. `answers`: responses that replace
-// toolwire's, {"METHOD path": (request, response, body) => …}; a test may change them. `top`: additional lines for the configuration. `seconds`: how long the tool `calc` takes.
-export async function stand({ key = null, prefix = "", permission, top, seconds, answers = {} } = {}) {
+// toolwire's, {"METHOD path": (request, response, body) => …}; a test may change them. `top`: additional lines for the configuration. `seconds`: how long the tool `calc` takes. `models`: the tables of models.
+export async function stand({ key = null, prefix = "", permission, top, seconds, models, answers = {} } = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
   const file = path.join(folder, "toolwire.toml");
   const begin = async () => {
-    await writeFile(file, configuration(upstream.port, folder, { key, permission, top, seconds }));
+    await writeFile(file, configuration(upstream.port, folder, { key, permission, top, seconds, models }));
     return spawn(binary, ["serve", "--config", file], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
   };
   let child = await begin();

@@ -12,7 +12,7 @@ pub trait Redact: fmt::Debug + Send + Sync {
 }
 
 /// The kind of failure, which determines the status, `type` and `code` that a client sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// The client's request is invalid: 400.

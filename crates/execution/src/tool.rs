@@ -162,7 +162,7 @@ impl ToolError {
 }
 
 /// The kinds of failures of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorCode {
     /// The arguments do not match the schema.

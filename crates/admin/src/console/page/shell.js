@@ -13,7 +13,7 @@ import measure from "./page/measure.js";
 import play from "./page/play.js";
 import settings from "./page/settings.js";
 import tools from "./page/tools.js";
-import { note, toast } from "./view/note.js";
+import { isSaid, note, toast } from "./view/note.js";
 import { bar, openFirst, questions, refresh } from "./view/permission.js";
 
 const NAMES = { live: "Live", formats: "Formats", tools: "Tools", settings: "Settings", play: "Playground", measure: "Measure" };
@@ -33,7 +33,7 @@ export function begin() {
   const wire = svg("svg", { viewBox: "0 0 28 16", "aria-hidden": "true" }, svg("path", { d: "M0 8h6l3-6 6 12 3-6h10", fill: "none", stroke: "currentColor", "stroke-width": 2.5, "stroke-linecap": "round", "stroke-linejoin": "round" }));
   links = Object.fromEntries(Object.entries(NAMES).map(([key, label]) => [key, h("a", { href: href(key) }, label)]));
   const toggle = h("button.menu", { "aria-expanded": "false", "aria-controls": "nav", onclick: () => menu(!rail.classList.contains("open")) }, "Menu");
-  const theme = select([["auto", "System theme"], ["light", "Plain"], ["dark", "Dark"]], pref("theme", "auto"), { "aria-label": "Theme", onchange: () => {
+  const theme = select([["auto", "System theme"], ["light", "Light theme"], ["dark", "Dark theme"]], pref("theme", "auto"), { "aria-label": "Theme", onchange: () => {
     const root = document.documentElement;
     if (theme.value === "auto") delete root.dataset.theme;
     else root.dataset.theme = theme.value;
@@ -49,7 +49,7 @@ export function begin() {
   const states = [h("div.state"), h("div.state.short")];
   const version = h("div.faint");
   const leave = h("button.plain", { hidden: true, onclick: () => signOut().catch((error) => toast(error.message, "failed")) }, "Sign out");
-  const keys = h("button.plain", { onclick: help }, "Keys ?");
+  const keys = h("button.plain", { onclick: help }, "Shortcuts ?");
   rail = h("header.rail",
     toggle,
     h("div.brand", wire, "toolwire"),
@@ -65,7 +65,10 @@ export function begin() {
   install({ help, question: openFirst });
   effect(() => states.forEach((element) => fill(element, connectionLine(connection.value))));
   setInterval(() => connection.peek().state === "waiting" && states.forEach((element) => fill(element, connectionLine(connection.peek()))), 1000);
-  effect(() => paintBadges({ ...badges.value, tools: questions.value.length }));
+  effect(() => {
+    paintBadges({ ...badges.value, tools: questions.value.length });
+    title(parse(location.hash));
+  });
   effect(() => {
     const known = session.value;
     leave.hidden = !known?.signed_in || known.expires_at == null;
@@ -77,8 +80,10 @@ export function begin() {
       refresh().catch(() => {});
     } else {
       stop();
-      showLogin();
+      // A reason that is shown stays.
+      if (!login.firstChild) showLogin();
     }
+    page.hidden = !known.signed_in;
     show();
   });
   listen((kind, data) => {
@@ -90,7 +95,7 @@ export function begin() {
     }
     else if (kind === "config_loaded") {
       badges.value = { ...badges.peek(), settings: data.ok ? 0 : data.errors.length };
-      toast(data.ok ? "The configuration was loaded" : "The configuration has errors; the one before holds", data.ok ? "done" : "failed");
+      if (!data.ok || !isSaid()) toast(data.ok ? "The configuration was loaded" : "The configuration has errors; the one before holds", data.ok ? "done" : "failed");
     }
     if (running.size !== (badges.peek().live ?? 0)) badges.value = { ...badges.peek(), live: running.size };
   });
@@ -115,7 +120,7 @@ function paintBadges(counts) {
 function connectionLine({ state, at }) {
   switch (state) {
     case "live":
-      return [glyph("live"), h("span", "Live")];
+      return [glyph("live"), h("span", "Connected")];
     case "waiting":
       return [glyph("error"), h("span", `Reconnecting in ${Math.max(0, Math.ceil((at - Date.now()) / 1000))} s`), h("button.plain", { onclick: () => retry() }, "Now")];
     case "signed out":
@@ -150,7 +155,7 @@ export function showLogin(error) {
     }
     field.value = "";
   } },
-    h("h2", "Sign in"),
+    h("h1.only-read", "toolwire"), h("h2", "Sign in"),
     h("p.dim", "An admin key is needed: one of ", h("code", "api_keys"), " in the table ", h("code", "[admin]"), " of the configuration."),
     h("div.row", h("label", { for: "admin-key" }, "Admin key"), field, submit),
     problem);
@@ -185,13 +190,14 @@ function show(isAnew) {
 }
 
 function title({ page: key, id }) {
+  if (!NAMES[key]) return;
   const waits = questions.peek().length ? `(${questions.peek().length}) ` : "";
   document.title = `${waits}${id ? `${id} - ` : ""}${NAMES[key]} - toolwire`;
 }
 
 function help() {
   const on = h("input", { type: "checkbox", checked: enabled(), onchange: () => enable(on.checked) });
-  dialog("Keys", (close) => [
+  dialog("Keyboard shortcuts", (close) => [
     h("dl", LIST.map(([key, what]) => h("div.field", h("dt", h("kbd", key)), h("dd", what)))),
     h("label", on, "Single letters work"),
     h("div", h("button", { onclick: close }, "Close"))]);

@@ -102,8 +102,8 @@ export function svg(tag, props, ...children) {
 
 // Glyphs that distinguish states without color.
 const GLYPHS = {
-  running: "M2 1 9 5 2 9Z",
-  done: "M1 3h8v1.6H1zM1 6h8v1.6H1z",
+  running: "M5 .5A4.5 4.5 0 1 1 .5 5H2A3 3 0 1 0 5 2z",
+  done: "M.8 5.2 2 4l2 2L8 1.9l1.2 1.2L4 8.4z",
   error: "M1.5 2.6 2.6 1.5 5 3.9l2.4-2.4 1.1 1.1L6.1 5l2.4 2.4-1.1 1.1L5 6.1 2.6 8.5 1.5 7.4 3.9 5z",
   cancelled: "M1 4h8v2H1z",
   live: "M5 1a4 4 0 1 0 .01 0z",

@@ -104,6 +104,7 @@ export function markdown(chat) {
           parts.push(`Tool \`${part.name}\`:`, `${fence(shown)}json\n${shown}\n${fence(shown)}`);
         }
         if (part.kind === "error") parts.push(`> ${part.message}`);
+        if (part.kind === "stopped") parts.push("> Stopped");
       }
     }
   }

@@ -20,6 +20,12 @@ export function safeUrl(text) {
   }
 }
 
+// The same for links from the results of tools, which lead only to the web.
+export function webUrl(text) {
+  const url = typeof text === "string" ? safeUrl(text) : null;
+  return url && url.protocol !== "mailto:" ? url : null;
+}
+
 // File names that toolwire gives to images: a time and a random number, which do not occur elsewhere by chance.
 const MADE = /^https?:\/\/[^\s?#]+?\/(api\/images\/\d{8}_\d{6}_[\da-f]{32}\.[a-z]{2,5})$/;
 

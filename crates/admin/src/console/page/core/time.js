@@ -29,8 +29,20 @@ export function duration(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(2)} s`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)}:${two(Math.floor(ms / 1000) % 60)} min`;
-  return `${Math.floor(ms / 3_600_000)}:${two(Math.floor(ms / 60_000) % 60)} h`;
+  const [unit, size, label] = ms < 3_600_000 ? [60_000, 1000, "min"] : [3_600_000, 60_000, "h"];
+  const rest = Math.floor(ms / size) % 60;
+  return `${Math.floor(ms / unit)}${rest ? `:${two(rest)}` : ""} ${label}`;
+}
+
+const LONG = [[86400, "d"], [3600, "h"], [60, "m"]];
+const LARGE = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
+
+// A duration, rate or size of the configuration as people write it: 7d for 604800s, 60/1m for 60/60s, 100 kB for 100000B.
+export function readable(text) {
+  const [, before, number, unit] = /^(\d+\/)?(\d+)(s|B|[kKMGT]i?B)$/.exec(text) ?? [];
+  if (!unit) return text;
+  const [size, name] = (unit === "s" ? LONG : unit === "B" ? LARGE : []).find(([size]) => number > 0 && number % size === 0) ?? [1, unit];
+  return `${before ?? ""}${number / size}${unit === "s" ? "" : " "}${name}`;
 }
 
 export function bytes(count) {

@@ -114,12 +114,13 @@ export default function measure({ place, heading, route }) {
   }
 
   const names = h("datalist", { id: fresh("upstreams") });
-  const upstream = h("input", { type: "text", list: names.id }), streams = h("input", { type: "text", inputmode: "numeric", value: "50", size: 5 }), tokens = h("input", { type: "text", inputmode: "numeric", value: "200", size: 5 });
+  const ids = h("datalist", { id: fresh("models") });
+  const upstream = h("input", { type: "text", list: names.id, onchange: suggest }), model = h("input", { type: "text", list: ids.id }), streams = h("input", { type: "text", inputmode: "numeric", value: "50", size: 5 }), tokens = h("input", { type: "text", inputmode: "numeric", value: "200", size: 5 });
   const cost = h("span.small.dim");
   const estimate = () => (cost.textContent = `about ${count(Number(streams.value) * Number(tokens.value) || 0)} tokens`);
   [streams, tokens].forEach((field) => field.addEventListener("input", estimate));
   estimate();
-  const form = h("div.row", labelled("Upstream ", upstream), names, labelled("Streams ", streams), labelled("Tokens ", tokens), h("button.main", { onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
+  const form = h("div.row", labelled("Upstream ", upstream), names, labelled("Model ", model), ids, labelled("Streams ", streams), labelled("Tokens ", tokens), h("button.main", { onclick: () => change("POST", { upstream: upstream.value, ...(model.value && { model: model.value }), streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
 
   async function change(method, body) {
     refusal = null;
@@ -131,10 +132,14 @@ export default function measure({ place, heading, route }) {
     paintBench();
   }
 
+  // Why streams are incomplete.
+  const complaints = (own = {}) => Object.keys(own).length > 0 && h("ul.bad", Object.entries(own).slice(0, 8).map(([text, times]) => h("li", `${count(times)} × `, name(text))));
+
   // A report's figures in one line. The report's times are in microseconds.
-  function summary({ targets: [{ all }] }) {
+  function summary({ targets: [{ all, complaints: wrong }] }) {
     const time = (metric) => duration((all.metrics[metric]?.p50 ?? NaN) / 1000);
-    return h("p", `${count(all.good)} of ${count(all.streams)} streams are complete, TTFT p50 ${time("ttft")}, ${time("itl")} between tokens, ${tenth(all.tokens_per_second)} tokens/s in all`);
+    return [h("p", `${count(all.good)} of ${count(all.streams)} streams are complete${all.good ? `, TTFT p50 ${time("ttft")}, ${time("itl")} between tokens, ${tenth(all.tokens_per_second)} tokens/s in all` : ""}`),
+      complaints(wrong)];
   }
 
   function paintBench() {
@@ -168,7 +173,13 @@ export default function measure({ place, heading, route }) {
   namesOf("upstreams").then((known) => {
     fill(names, known.map((own) => h("option", { value: own })));
     upstream.value ||= known[0] ?? "";
-  });
+  }).then(suggest);
+
+  // The names under which the upstream of a wildcard knows its models are those of its list.
+  async function suggest() {
+    const { models = [] } = session.peek()?.signed_in ? await get("models").catch(() => ({})) : {};
+    fill(ids, models.filter((own) => own.upstream === upstream.value).map((own) => h("option", { value: own.name })));
+  }
   return {
     route() {},
     leave() {

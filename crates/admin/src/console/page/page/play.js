@@ -1,8 +1,8 @@
 // Playground: chat with any model, in any client dialect, with all tools that toolwire hosts.
 
-import { ApiError, consoleUrl, get, namesOf, part, request, serverUrl, session } from "../core/api.js";
+import { ApiError, call, consoleUrl, get, part, request, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
-import { announce, dialog, fill, fresh, h, name, pref, region, select, setPref } from "../core/dom.js";
+import { announce, dialog, fill, fresh, glyph, h, name, pref, region, select, setPref } from "../core/dom.js";
 import { chatRows, csv, curl, markdown, python, typescript } from "../core/exports.js";
 import { readEvents } from "../core/feed.js";
 import { saveFixture } from "../core/fixture.js";
@@ -11,14 +11,14 @@ import { go, href } from "../core/route.js";
 import { effect } from "../core/store.js";
 import { visible } from "../core/text.js";
 import { absolute, count, duration } from "../core/time.js";
-import { card } from "../view/card.js";
+import { card, isOpen } from "../view/card.js";
 import { copied } from "../view/json.js";
 import { Prose, prose } from "../view/markdown.js";
 import { empty, failed, note, toast } from "../view/note.js";
 import { questions } from "../view/permission.js";
 import { promptButton } from "../view/prompts.js";
 
-const THEMES = ["plain", "dark", "parchment"];
+const THEMES = [["plain", "Chat: plain"], ["dark", "Chat: dark"], ["parchment", "Chat: parchment"]];
 const PROMPTS = {
   web_search: "Find the newest stable release of Rust and say what is new in it.",
   generate_images: "/generate-image a red crab on a beach, watercolour",
@@ -34,17 +34,17 @@ addEventListener("pagehide", () => (isLeaving = true));
 addEventListener("pageshow", () => (isLeaving = false));
 
 export default function play({ place, heading, route }) {
-  let chats = [], models = [], tools = [], chat = null, follows = true;
+  let chats = [], models = null, takesAny = false, tools = [], chat = null, follows = true;
   const instance = session.peek()?.instance;
-  // Models served by a wildcard are in no list, so any name can be typed.
+  // A wildcard may serve models that no list has, so any name can be typed.
   const names = h("datalist", { id: fresh("models") });
-  const model = h("input", { type: "text", list: names.id, value: pref("model", ""), placeholder: "Model", "aria-label": "Model", spellcheck: "false", onchange: () => setPref("model", model.value) });
+  const model = h("input", { type: "text", list: names.id, value: pref("model", ""), placeholder: "Model", "aria-label": "Model", spellcheck: "false", oninput: () => say(""), onchange: () => setPref("model", model.value) });
   const client = select(session.peek()?.clients ?? ["chat"], pref("client", "chat"), { "aria-label": "Client dialect", onchange: () => setPref("client", client.value) });
   const theme = select(THEMES, pref("chat-theme", "plain"), { "aria-label": "Theme of the chat", onchange: () => {
     setPref("chat-theme", theme.value);
     paintTheme();
   } });
-  const paintTheme = () => THEMES.forEach((own) => column.classList.toggle(own, own === theme.value));
+  const paintTheme = () => THEMES.forEach(([own]) => column.classList.toggle(own, own === theme.value));
   const take = (title, entries) => {
     const choice = select([["", title], ...Object.keys(entries).map((key) => [key, key])], "", { "aria-label": title, onchange: () => {
       entries[choice.value]?.();
@@ -69,22 +69,43 @@ export default function play({ place, heading, route }) {
     follows = true;
     bottom();
   } }, "Go to the end");
-  const field = h("textarea", { rows: 1, "aria-label": "Message", placeholder: "Message, or /generate-image a red crab", "data-search": "", value: draft, oninput: () => (draft = field.value), onkeydown: (event) => {
+  const field = h("textarea", { rows: 1, "aria-label": "Message", placeholder: "Message", "data-search": "", value: draft, oninput: () => {
+    draft = field.value;
+    if (!hint.hidden) say("");
+  }, onkeydown: (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       send();
     }
   } });
+  // What keeps a message from being sent.
+  const hint = h("p.small.wrong", { hidden: true });
+  function say(text, at) {
+    hint.textContent = text;
+    hint.hidden = !text;
+    if (text) announce(text);
+    if (at === model && text) model.setAttribute("aria-invalid", "true");
+    else model.removeAttribute("aria-invalid");
+    at?.focus();
+  }
   const submit = h("button.main", { onclick: () => (active?.chat === chat && chat ? active.abort.abort() : send()) }, "Send");
   const prompts = promptButton((text) => {
     draft = field.value = text;
     field.focus();
   });
-  const column = h("div.stack.column", log, down, h("div.compose", field, prompts.button, submit));
+  const column = h("div.column", h("h2.only-read", "Chat"), log, down, h("div.compose", hint, field, prompts.button, submit));
+  // Where there is no room, both are behind a button.
+  const choices = h("div.bar.choices"), side = h("div.stack.side");
+  const more = (label, element) => {
+    element.id = fresh("more");
+    const own = h("button.opens", { "aria-expanded": "false", "aria-controls": element.id, onclick: () => own.setAttribute("aria-expanded", element.classList.toggle("open")) }, label);
+    return own;
+  };
+  fill(side, past);
+  fill(choices, h("label", "API", client), theme, code, exports);
   fill(place,
-    h("div.bar.choices", heading, model, names, h("label", "as", client), theme, code, exports),
-    h("div.play", h("div.stack", h("button", { onclick: () => go(href("play")) }, "New chat"), past),
-      column));
+    h("div.bar.play-head", heading, h("button", { onclick: () => go(href("play")) }, "New chat"), more("Chats", side), more("Options", choices), model, names, choices),
+    h("div.play", side, column));
   paintTheme();
 
   // Only the user's own scrolling turns following the end on or off.
@@ -141,11 +162,11 @@ export default function play({ place, heading, route }) {
   }
 
   function begin() {
-    if (!models.length) {
+    if (models && !models.length && !takesAny) {
       return empty("No models", h("p.dim", "The list of models is empty. Add an upstream and a model to the configuration:"), region("pre.code", "Lines to add", '[[upstreams]]\nname = "local"\ndialect = "chat"\nbase_url = "http://127.0.0.1:11434/v1"\n\n[[models]]\nname = "*"\nupstream = "local"'));
     }
     const prompts = Object.entries(PROMPTS).filter(([tool]) => tools.some((own) => own.name === tool)).map(([, prompt]) => prompt);
-    return empty("Begin with a message", h("p.dim", "Chats stay in this browser."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", h("button", { onclick: () => {
+    return empty("Begin with a message", h("p.dim", "Chats stay in this browser."), models && !models.length && h("p", "The upstream lists no models, so type a model's name above."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", h("button", { onclick: () => {
       field.value = draft = prompt;
       field.focus();
     } }, prompt))));
@@ -167,8 +188,9 @@ export default function play({ place, heading, route }) {
 
   function partView(own, turn) {
     if (own.kind === "text") return prose(own.text);
+    if (own.kind === "stopped" || own.code === "cancelled") return h("p.row.small.dim", glyph("cancelled"), "You stopped it.");
     if (own.kind === "reasoning") return h("details.fold.reasoning", h("summary", "Reasoning"), h("div.prose", visible(own.text)));
-    if (own.kind === "call") return card({ ...own, state: ["running", "arriving"].includes(own.state) ? "cut" : own.state }, { tool: own.name, exchange: turn.exchange }).element;
+    if (own.kind === "call") return card({ ...own, state: isOpen(own) ? "cut" : own.state }, { tool: own.name, exchange: turn.exchange }).element;
     return note(own, { retry: own.retryable ? () => again(turn) : undefined, facts: { exchange: turn.exchange } });
   }
 
@@ -185,14 +207,17 @@ export default function play({ place, heading, route }) {
   }
 
   async function send() {
+    if (!model.value && !models) say("The models are being listed: the message is sent then.");
     await isLoaded;
+    if (!model.value) await isListed;
+    if (!field.isConnected) return;
     const text = field.value.trim();
-    if (!text || active || !field.isConnected) return;
-    if (!model.value) {
-      toast("Choose a model first", "failed");
-      return model.focus();
-    }
-    if (!session.peek()?.signed_in) return toast("Sign in first", "failed");
+    if (!text) return say("Write a message first.", field);
+    if (active) return say(active.chat === chat ? "The answer is not complete yet: wait, or stop it." : "Another chat is being answered: wait, or stop it there.");
+    if (!session.peek()?.signed_in) return say("Sign in first.");
+    if (!model.value) return say(models.length ? "Choose a model first." : "Type the name of a model first: the upstream lists none.", model);
+    if (models?.length && !takesAny && !models.some((own) => own.name === model.value)) return say("There is no model of this name: choose one of the list.", model);
+    say("");
     field.value = draft = "";
     if (!chat) {
       chat = { id: `c_${Date.now().toString(36)}`, t: Date.now(), title: text.slice(0, 60), turns: [] };
@@ -230,6 +255,7 @@ export default function play({ place, heading, route }) {
       own.isPainting = false;
     };
     const later = () => (own.frame ||= requestAnimationFrame(painter));
+    const beat = setInterval(() => answer.beat(), 100);
     // Questions arrive through the feed, before or after the call that they belong to.
     const stopQuestions = effect(() => questions.value && later());
     try {
@@ -244,25 +270,27 @@ export default function play({ place, heading, route }) {
     } catch (error) {
       if (isLeaving) return;
       if (error.name === "AbortError") {
-        answer.take("error", { error: { code: "cancelled", message: "You stopped it." } });
+        answer.stop();
         // Without this the chat would keep running for a while, as it does after a reload.
         if (turn.exchange) request("DELETE", consoleUrl(`api/chat/${part(turn.exchange)}`)).catch(() => {});
       }
       else if (turn.running && [404, 410].includes(error.status)) answer.take("error", { error: { code: "lost", message: "The page was left while the answer arrived, and it is not kept any more.", retryable: true } });
-      else answer.take("error", { error: { code: error.code ?? "unreachable", message: error.message, retryable: !(error instanceof ApiError) || error.status === 0 || error.status >= 500 || error.status === 429 } });
+      else answer.take("error", { error: { code: error.code ?? "unreachable", message: error.message, status: error.status, retry_after_s: error.retryAfter, retryable: !(error instanceof ApiError) || error.status === 0 || error.status >= 500 || error.status === 429 } });
     }
     stopQuestions();
+    clearInterval(beat);
     if (own.frame) cancelAnimationFrame(own.frame);
     answer.finish();
     turn.ms ??= performance.now() - began;
     delete turn.running;
     active = null;
     if (own.element.isConnected) {
-      const errors = turn.parts.filter((one) => one.kind === "error");
+      const errors = turn.parts.filter((one) => ["error", "stopped"].includes(one.kind));
       own.element.append(...errors.map((one) => partView(one, turn)), foot(turn));
       own.element.classList.add("done");
     }
-    announce(turn.parts.some((one) => one.kind === "error") ? "Answer failed" : "Answer complete");
+    const ended = turn.parts.findLast((one) => ["error", "stopped"].includes(one.kind))?.kind;
+    announce({ error: "Answer failed", stopped: "Answer stopped" }[ended] ?? "Answer complete");
     paintSend();
     paintPast();
     exports.disabled = false;
@@ -281,17 +309,40 @@ export default function play({ place, heading, route }) {
       h("div.row", h("button", { onclick: () => copied(shown.textContent) }, "Copy"), h("button", { onclick: close }, "Close"))]);
   }
 
+  // Models that have answered lately, newest first.
+  const recent = async () => {
+    const { exchanges } = await get("exchanges?q=state:done&limit=100");
+    return [...new Set(exchanges.filter((own) => own.upstream !== "sample").map((own) => own.model))];
+  };
+
+  // Chooses a model whose upstream answers, first of all one that has answered.
+  function choose(answered) {
+    const known = (own) => takesAny || models.some(({ name }) => name === own);
+    if (model.value && known(model.value)) return;
+    const alive = models.filter(({ answers }) => answers !== false);
+    const lately = answered.filter((own) => known(own) && !models.some(({ name, answers }) => name === own && answers === false));
+    model.value = lately[0] ?? (alive.find(({ answers }) => answers) ?? alive[0] ?? models[0])?.name ?? "";
+  }
+
+  async function list() {
+    if (session.peek()?.signed_in) {
+      const [found, hosted, answered] = await Promise.all([get("models").catch(failed), get("tools").catch(() => ({ tools: [] })), recent().catch(() => [])]);
+      tools = hosted.tools;
+      for (const own of tools) if (own.label) labels.set(own.name, own.label);
+      takesAny = found?.any ?? true;
+      models = found?.models ?? [];
+      fill(names, models.map(({ name, upstream, answers }) => h("option", { value: name }, answers === false ? `${visible(upstream)} does not answer` : visible(upstream))));
+      choose(answered);
+    }
+    models ??= [];
+    if (!chat && place.isConnected) fill(log, begin());
+  }
+
   const isLoaded = (async () => {
     chats = await kept.all(instance).catch(() => []);
-    if (session.peek()?.signed_in) {
-      models = await namesOf("models");
-      tools = (await get("tools").catch(() => ({ tools: [] }))).tools;
-      const named = models.filter((own) => !own.includes("*"));
-      fill(names, named.map((own) => h("option", { value: own })));
-      model.value ||= named[0] ?? "";
-    }
     open(route.id);
   })();
+  const isListed = isLoaded.then(list);
   return {
     route(next) {
       route = next;
@@ -304,6 +355,9 @@ export default function play({ place, heading, route }) {
   };
 }
 
+// Names of tools for people.
+const labels = new Map();
+
 const FAILED = { permission_denied: "denied", permission_timeout: "expired", cancelled: "cancelled", loop: "repeated" };
 
 // An answer while it arrives. Text is collected and rendered once per frame.
@@ -312,8 +366,25 @@ class Answer {
   #cards = new Map();
   isComplete = false;
 
+  // When something arrived last, and the line that says what is waited for since then.
+  #last = performance.now();
+  #wait = null;
+
   constructor(turn, element) {
     Object.assign(this, { turn, element });
+  }
+
+  // Shows that the answer is waited for, while nothing else moves.
+  beat() {
+    const age = performance.now() - this.#last;
+    const isIdle = age > (this.turn.parts.length ? 1000 : 300) && ![...this.#cards.values()].some((own) => isOpen(own.call));
+    if (!isIdle || this.isComplete) {
+      this.#wait?.remove();
+      return (this.#wait = null);
+    }
+    this.#wait ??= h("p.row.small.dim.pulse", glyph("running"), h("span", "Waiting for ", name(this.turn.model)), h("span"));
+    this.#wait.lastChild.textContent = duration(age);
+    if (!this.#wait.isConnected || this.#wait.nextSibling) this.element.append(this.#wait);
   }
 
   #text(kind, text) {
@@ -328,12 +399,14 @@ class Answer {
     this.#texts.at(-1).push(text);
   }
 
-  #call({ id, name: tool = "tool", input, input_bytes: size }, change) {
+  // Only calls that toolwire runs have a `provider`, and can be cancelled.
+  #call({ id, name: tool = "tool", input, input_bytes: size }, change, provider) {
     let own = this.#cards.get(id);
     if (!own) {
-      const call = { kind: "call", id, name: tool, input, input_bytes: size, state: "running", startedAt: Date.now() };
-      this.turn.parts.push(call);
-      own = card(call, { tool, exchange: this.turn.exchange });
+      const made = { kind: "call", id, name: tool, label: labels.get(tool), input, input_bytes: size, state: "running", startedAt: Date.now() };
+      this.turn.parts.push(made);
+      const { exchange } = this.turn;
+      own = card(made, { tool, exchange }, provider && (() => call("DELETE", `calls/${part(exchange)}/${part(id)}`).catch(failed)));
       this.#cards.set(id, own);
       this.element.append(own.element);
       announce(`Calling ${tool}`);
@@ -343,6 +416,7 @@ class Answer {
 
   take(kind, data, ms) {
     const { turn } = this;
+    this.#last = performance.now();
     if (data.exchange) turn.exchange = data.exchange;
     if (data.hop) turn.hops = Math.max(turn.hops, data.hop);
     if (kind === "message_update") {
@@ -354,9 +428,9 @@ class Answer {
     } else if (kind === "tool_use") {
       const before = this.#cards.get(data.toolCall.id)?.call.inputText ?? "";
       if (data.input_text) this.#call(data.toolCall, { state: "arriving", inputText: before + data.input_text });
-      else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress });
+      else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress }, data.provider);
     }
-    else if (kind === "tool_progress") this.#call(data.toolCall, { state: "running", ...(data.progress && { progress: data.progress }) });
+    else if (kind === "tool_progress") this.#call(data.toolCall, { state: "running", done: data.done, total: data.total, ...(data.progress && { progress: data.progress }) }, data.provider);
     else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : FAILED[data.code] ?? "failed", result: data.result, details: data.details, code: data.code, ms: data.ms, progress: undefined });
     else if (kind === "message_complete") {
       this.isComplete = true;
@@ -368,7 +442,14 @@ class Answer {
     }
   }
 
+  // The user's own wish is no error.
+  stop() {
+    this.isComplete = this.isStopped = true;
+    this.turn.parts.push({ kind: "stopped" });
+  }
+
   paint() {
+    this.beat();
     for (const view of this.#texts) view.paint();
     for (const own of this.#cards.values()) {
       const asked = questions.peek().find(({ context, tool }) => context?.exchange === this.turn.exchange && tool === own.call.name);
@@ -377,9 +458,11 @@ class Answer {
   }
 
   finish() {
+    this.isComplete = true;
+    this.beat();
     for (const view of this.#texts) view.finish();
-    const state = this.turn.finish === "tool_calls" ? "returned" : "cut";
-    for (const own of this.#cards.values()) if (["running", "arriving", "asking", "entering"].includes(own.call.state)) own.update({ state });
+    const state = this.isStopped ? "stopped" : this.turn.finish === "tool_calls" ? "returned" : "cut";
+    for (const own of this.#cards.values()) if (isOpen(own.call)) own.update({ state });
   }
 }
 

@@ -1,7 +1,7 @@
 // Tools: open questions first, then providers and their tools, each of which can be inspected, switched and tried.
 
 import { adminUrl, ApiError, call, get, part, request, serverUrl, session } from "../core/api.js";
-import { facts, fill, glyph, h, name, region, status } from "../core/dom.js";
+import { dialog, facts, fill, glyph, h, name, region, status } from "../core/dom.js";
 import { quoted } from "../core/exports.js";
 import { listen } from "../core/feed.js";
 import { href } from "../core/route.js";
@@ -11,7 +11,7 @@ import { visible } from "../core/text.js";
 import { ago, count, duration, percent } from "../core/time.js";
 import { form } from "../view/form.js";
 import { copied, json } from "../view/json.js";
-import { result } from "../view/card.js";
+import { card } from "../view/card.js";
 import { logIn } from "../view/login.js";
 import { empty, failed, note, toast, verdictLine } from "../view/note.js";
 import { ask, questions } from "../view/permission.js";
@@ -147,20 +147,33 @@ export default function tools({ place, heading, route }) {
         return toast(error.message, "failed");
       }
       run.disabled = true;
-      const began = Date.now();
-      const timer = setInterval(() => fill(out, status("running", `Running, ${duration(Date.now() - began)}`)), 500);
+      const own = { tool: tool.name, provider: tool.provider }, abort = new AbortController();
+      const running = card({ name: tool.name, label: tool.label, state: "running", inputText: input, startedAt: Date.now() }, own, () => abort.abort());
+      // Questions and progress arrive through the feed.
+      const stopRun = [listen((kind, data) => {
+        if (kind === "tool_progress" && data.toolCall.name === tool.name && /^run_/.test(data.exchange)) running.update({ done: data.done, total: data.total, ...(data.progress && { progress: data.progress }) });
+      }), effect(() => {
+        const asked = questions.value.find((one) => one.tool === tool.name && /^run_/.test(one.context?.exchange));
+        running.update({ state: asked ? (asked.input ? "entering" : "asking") : "running" });
+      })];
+      fill(out, running.element);
+      let ends;
       try {
-        const ran = await call("POST", `tools/${part(tool.name)}/run`, `{"input":${input}}`);
-        const path = ran.result?.path ?? ran.result?.error?.path;
-        if (!ran.ok && path) fields.wrong(path, ran.result.message ?? ran.result.error?.message);
-        fill(out, status(ran.ok ? "done" : "error", ran.ok ? "ok" : "failed", h("span.dim", duration(ran.ms))),
-          ran.ok ? result(ran.result) : [note(ran.result?.error ?? (typeof ran.result === "object" ? ran.result : { message: String(ran.result) }), { facts: { tool: tool.name, provider: tool.provider } }), json(ran.result, "Result", 2)]);
+        const ran = await call("POST", `tools/${part(tool.name)}/run`, `{"input":${input}}`, { signal: abort.signal });
+        const error = ran.ok ? null : ran.result?.error ?? (typeof ran.result === "object" ? ran.result : { message: String(ran.result) });
+        if (error?.path) fields.wrong(error.path, error.message);
+        ends = { state: ran.ok ? "ok" : "failed", ms: ran.ms, result: ran.result, details: ran.details, progress: undefined, ...(error && { code: error.code ?? "error", error }) };
       } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
-        fields.wrong(error.path, error.message);
-        fill(out, note(error, { retry: () => run.click(), facts: { tool: tool.name, provider: tool.provider } }));
+        if (error.name === "AbortError") ends = { state: "stopped" };
+        else if (!(error instanceof ApiError)) throw error;
+        else {
+          fields.wrong(error.path, error.message);
+          fill(out, note(error, { retry: () => run.click(), facts: own }));
+        }
       } finally {
-        clearInterval(timer);
+        stopRun.forEach((end) => end());
+        running.update(ends ?? { state: "failed" });
+        if (ends) running.open();
         run.disabled = false;
       }
     } }, "Run");
@@ -243,7 +256,18 @@ export default function tools({ place, heading, route }) {
   } }, "Forget"))));
 
   function rulesView() {
-    const auto = h("input", { type: "checkbox", role: "switch", checked: rules.auto_approve, onchange: async () => {
+    const auto = h("input", { type: "checkbox", role: "switch", checked: rules.auto_approve, onchange: () => {
+      if (!auto.checked) return setAuto();
+      auto.checked = false;
+      dialog("Answer all questions with yes?", (close) => [
+        h("p", "Then every tool runs without a question, for all clients and with any arguments, until this is switched off. Rules that deny a tool stay."),
+        h("div.row", h("button", { onclick: close }, "Keep asking"), h("button.main", { onclick: () => {
+          close();
+          auto.checked = true;
+          setAuto();
+        } }, "Answer all with yes"))]);
+    } });
+    const setAuto = async () => {
       try {
         await call("PUT", "permissions/auto_approve", { enabled: auto.checked });
         toast(auto.checked ? "All questions are answered with yes" : "Questions are asked again");
@@ -251,7 +275,7 @@ export default function tools({ place, heading, route }) {
         auto.checked = !auto.checked;
         failed(error);
       }
-    } });
+    };
     return [
       h("h2", "Permissions"),
       h("p.dim", "Choose a tool to see and try it. What was answered once and remembered is below."),
