@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     AdminError, AdminResponse,
     exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
-    tar,
+    object, tar,
 };
 use toolwire_config::percent::percent_decoded;
 use toolwire_gateway::stamp::unix_time;
@@ -17,6 +17,9 @@ use toolwire_gateway::stamp::unix_time;
 const LIMIT: usize = 100;
 
 const MAX_LIMIT: usize = 500;
+
+/// Maximum length of a list of formats in bytes.
+const MAX_DETECT: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Wanted {
@@ -61,7 +64,13 @@ pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<AdminResponse,
         return Ok(AdminResponse::json(json!({"exchange": id, "captured": "off", "rows": record.outline()})));
     }
     let reading = tokio::task::spawn_blocking(move || record.traced());
-    let Traced { rows, calls, is_cut } = reading.await.ok().flatten().ok_or_else(|| {
+    shown(id, reading.await.ok().flatten())
+}
+
+/// # Errors
+/// 404 if the contents were dropped.
+fn shown(id: &str, traced: Option<Traced>) -> Result<AdminResponse, AdminError> {
+    let Traced { rows, calls, is_cut } = traced.ok_or_else(|| {
         let message = "the contents of this exchange are not kept any more: newer ones took their place";
         AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
     })?;
@@ -70,13 +79,50 @@ pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<AdminResponse,
     })))
 }
 
+/// Returns the client's request, what the model was sent because of it, and the hosted calls.
+pub(super) async fn requests(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
+    let record = find(log, id)?;
+    let reading = tokio::task::spawn_blocking(move || record.requests());
+    let requests = reading.await.map_err(|_| {
+        AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the requests could not be read")
+    })?;
+    Ok(AdminResponse::json(requests))
+}
+
+/// Reads the first hop again, with the formats that the body names in `detect`.
+pub(super) async fn read_again(
+    log: &ExchangeLog,
+    id: &str,
+    body: &[u8],
+) -> Result<AdminResponse, AdminError> {
+    let object = object(body)?;
+    let detect = object.get("detect").and_then(Value::as_str).filter(|detect| detect.len() <= MAX_DETECT);
+    let detect = detect.map(str::to_owned).ok_or_else(|| {
+        let message =
+            format!("`detect` is `auto`, `off`, or names of formats, of at most {MAX_DETECT} bytes");
+        AdminError::invalid(message, Some("detect"))
+    })?;
+    let record = find(log, id)?;
+    if !record.is_captured() {
+        return Err(not_captured());
+    }
+    let reading = tokio::task::spawn_blocking(move || record.read_again(&detect));
+    let traced = reading.await.ok().transpose();
+    let traced = traced.map_err(|error| AdminError::invalid(error.to_string(), Some("detect")))?;
+    shown(id, traced.flatten())
+}
+
+fn not_captured() -> AdminError {
+    let message = "the contents of this exchange were not captured: set `capture = \"redacted\"` in [admin], and repeat it";
+    AdminError::new(StatusCode::CONFLICT, "not_captured", message)
+}
+
 /// Returns the exchange as a fixture archive, which `toolwire replay` can play once unpacked.
 pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     let record = find(log, id)?;
     let conflict = |code, message| Err(AdminError::new(StatusCode::CONFLICT, code, message));
     if !record.is_captured() {
-        let message = "the contents of this exchange were not captured: set `capture = \"redacted\"` in [admin], and repeat it";
-        return conflict("not_captured", message);
+        return Err(not_captured());
     }
     let folder = record.id().to_owned();
     let packing = tokio::task::spawn_blocking(move || {

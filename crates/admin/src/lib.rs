@@ -354,6 +354,8 @@ impl Admin {
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
             AdminPath::ExchangeFixture(id) => exchanges::fixture(&self.exchanges, &id).await,
+            AdminPath::ExchangeRequests(id) => exchanges::requests(&self.exchanges, &id).await,
+            AdminPath::ReadExchange(id) => exchanges::read_again(&self.exchanges, &id, &body).await,
             AdminPath::Formats => Ok(AdminResponse::json(formats::list(&self.formats))),
             AdminPath::Analyze => formats::analyze(&self.formats, body).await,
             AdminPath::Teach => formats::teach(&self.formats, &body),

@@ -16,6 +16,8 @@ pub(super) enum AdminPath {
     Exchange(String),
     ExchangeEvents(String),
     ExchangeFixture(String),
+    ExchangeRequests(String),
+    ReadExchange(String),
     Formats,
     Analyze,
     Teach,
@@ -70,6 +72,8 @@ impl AdminPath {
             ["exchanges", id] => Self::Exchange(name(id)?),
             ["exchanges", id, "events"] => Self::ExchangeEvents(name(id)?),
             ["exchanges", id, "fixture"] => Self::ExchangeFixture(name(id)?),
+            ["exchanges", id, "requests"] => Self::ExchangeRequests(name(id)?),
+            ["exchanges", id, "read"] => Self::ReadExchange(name(id)?),
             ["formats"] => Self::Formats,
             ["formats", "analyze"] => Self::Analyze,
             ["formats", "teach"] => Self::Teach,
@@ -113,6 +117,7 @@ impl AdminPath {
             | Self::Exchange(_)
             | Self::ExchangeEvents(_)
             | Self::ExchangeFixture(_)
+            | Self::ExchangeRequests(_)
             | Self::Formats
             | Self::Tools
             | Self::Prompts
@@ -131,6 +136,7 @@ impl AdminPath {
             Self::Rule(_) | Self::Setting(_) | Self::Call(..) => "DELETE, OPTIONS",
             Self::Chat
             | Self::Sample
+            | Self::ReadExchange(_)
             | Self::Analyze
             | Self::Teach
             | Self::RunTool(_)

@@ -18,14 +18,14 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, answer, held, text},
 };
 
-async fn get(proxy: &Proxy, path: &str) -> Value {
+pub(super) async fn get(proxy: &Proxy, path: &str) -> Value {
     let (status, body) = Ask::new(proxy, "GET", path).key(KEY).answer().await;
     assert_eq!(status, 200, "{path}: {body}");
     body
 }
 
 /// Waits until the list at `path` has `count` rows, and returns them.
-async fn rows(proxy: &Proxy, path: &str, count: usize) -> Vec<Value> {
+pub(super) async fn rows(proxy: &Proxy, path: &str, count: usize) -> Vec<Value> {
     let listed = async {
         loop {
             let rows = get(proxy, path).await["exchanges"].as_array().cloned().unwrap_or_default();
@@ -64,6 +64,10 @@ async fn exchange_is_listed_with_the_ids_of_events_and_logs() {
         ("upstream_dialect", json!("chat")),
         ("hops", json!(1)),
         ("calls", json!(0)),
+        ("client_calls", json!(0)),
+        ("hosted_calls", json!(0)),
+        ("tools", json!([])),
+        ("formats", json!([])),
         ("finish", json!("stop")),
         ("captured", json!("off")),
         ("key", Value::Null),
@@ -144,7 +148,7 @@ async fn failed_exchange_has_the_code_of_the_client() {
 #[tokio::test]
 async fn exchanges_are_shown_to_nobody_without_a_key() {
     let (_upstream, proxy) = proxy(WITH_KEY).await;
-    for path in ["/admin/exchanges", "/admin/exchanges/ex_1"] {
+    for path in ["/admin/exchanges", "/admin/exchanges/ex_1", "/admin/exchanges/ex_1/requests"] {
         assert_eq!(Ask::new(&proxy, "GET", path).send().await.status(), 401, "{path}");
         assert_eq!(Ask::new(&proxy, "GET", path).key("wrong").send().await.status(), 401, "{path}");
         assert_eq!(Ask::new(&proxy, "POST", path).key(KEY).send().await.status(), 405, "{path}");
@@ -282,7 +286,7 @@ async fn long_response_is_kept_up_to_a_limit() {
 }
 
 /// Downloads an exchange as a fixture and unpacks it into `folder`.
-async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
+pub(super) async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
     let reply = Ask::new(proxy, "GET", &format!("/admin/exchanges/{id}/fixture")).key(KEY).send().await;
     assert_eq!(reply.status(), 200);
     assert_eq!(reply.header("content-type"), Some("application/x-tar"));
@@ -302,7 +306,7 @@ fn replayed(fixture: &Path) -> Value {
     serde_json::from_slice(&fs::read(fixture.join("expect.json")).unwrap()).unwrap()
 }
 
-const CAPTURED: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\ncapture = \"redacted\"\n";
+pub(super) const CAPTURED: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\ncapture = \"redacted\"\n";
 
 #[tokio::test]
 async fn captured_exchange_is_a_fixture_that_can_be_replayed() {

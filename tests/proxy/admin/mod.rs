@@ -12,6 +12,7 @@ mod logins;
 mod messages;
 mod missed_calls;
 mod programs;
+mod requests;
 mod sample;
 mod settings;
 

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{ExchangeLog, held_request};
+use super::{ExchangeLog, held_request, sent::SentContents};
 use toolwire_gateway::{
     manifest::{MANIFEST, ManifestBuilder, REQUEST, times_file, upstream_file},
     report::millis,
@@ -108,6 +108,7 @@ pub(super) enum Framing {
 #[derive(Debug, Default)]
 struct CapturedSteps {
     steps: Vec<Step>,
+    sent: SentContents,
     size: usize,
     is_cut: bool,
     is_over: bool,
@@ -171,17 +172,22 @@ impl Capture {
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
         // If the request is too large to be stored, nothing else is stored either: the response cannot be interpreted
         // without the request's tools.
-        let captured =
-            CapturedSteps { steps: vec![first], is_dropped: own_size.is_none(), ..CapturedSteps::default() };
         let manifest = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
             // Copied because the body may be a slice of a larger buffer.
             (ManifestBuilder::begin(opening.facts()), Bytes::copy_from_slice(opening.body))
         });
+        let captured = CapturedSteps {
+            steps: vec![first],
+            sent: SentContents::new(manifest.as_ref().map(|(_, body)| body.clone())),
+            is_dropped: own_size.is_none(),
+            ..CapturedSteps::default()
+        };
         let size =
             BASE + own_size.unwrap_or(0) + manifest.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
         let (captured, manifest, total_of) = (Mutex::new(captured), Mutex::new(manifest), Arc::clone(total));
         let capture = Arc::new(Self { replay, captured, manifest, total: total_of });
         capture.lock().grow(size, total);
+        capture.sent(opening.request, Some(Duration::ZERO), &[]);
         let watch = CaptureWatch {
             capture: Arc::clone(&capture),
             log: Arc::clone(log),
@@ -276,6 +282,23 @@ impl Capture {
         }
     }
 
+    /// Stores a request to the upstream with the `turns` that it adds. `after` is `None` if it replaces one that the
+    /// upstream refused.
+    fn sent(&self, request: &UpstreamRequest, after: Option<Duration>, turns: &[Turn]) {
+        let mut captured = self.lock();
+        if !captured.is_dropped {
+            let room = MAX_EXCHANGE.saturating_sub(captured.size);
+            let size = captured.sent.add(&request.body, after.map(millis), turns, room);
+            captured.grow(size, &self.total);
+        }
+    }
+
+    /// Returns a copy of what the model was sent. `None` if it was dropped.
+    pub(super) fn sent_contents(&self) -> Option<SentContents> {
+        let captured = self.lock();
+        (!captured.is_dropped).then(|| captured.sent.clone())
+    }
+
     /// Reserves `more` bytes for a step. Returns `false` if there is no room.
     fn hold(&self, more: usize) -> bool {
         let mut captured = self.lock();
@@ -293,6 +316,7 @@ impl Capture {
         let mut captured = self.lock();
         captured.is_dropped = true;
         captured.steps = Vec::new();
+        captured.sent = SentContents::default();
         self.total.fetch_sub(std::mem::take(&mut captured.size), Ordering::Relaxed);
         captured.wake();
     }
@@ -400,8 +424,10 @@ impl Watch for CaptureWatch {
         self.capture.note(size, |manifest| _ = manifest.asked_again(request.prefill.as_ref(), turns));
         self.pieces = Pieces::new(self.capture.replay.redactor.clone());
         let shown = std::mem::take(&mut self.shown);
+        self.capture.sent(request, Some(after), turns);
         let after = millis(after);
         self.capture.put(Step::Hop { after, shown, prefill: request.prefill.clone() });
+        self.log.make_room();
     }
 
     fn shown(&mut self, event: &Event<'_>) {
@@ -423,6 +449,7 @@ impl Watch for CaptureWatch {
 
     fn asked_otherwise(&mut self, request: &UpstreamRequest) {
         self.capture.note(0, |manifest| manifest.prefilled(request.prefill.as_ref()));
+        self.capture.sent(request, None, &[]);
         self.capture.put(Step::Otherwise(request.prefill.clone()));
     }
 

@@ -15,6 +15,8 @@ mod held_request;
 mod observation;
 mod query;
 mod record;
+mod rewrite;
+mod sent;
 mod trace;
 
 use std::{

@@ -36,8 +36,11 @@ const FIELDS: [(&str, &str, bool); 16] = [
     ("tokens_per_s", "tokens_per_s", true),
 ];
 
-/// The name of a called tool: the only field that rows do not contain.
+/// The name of a called tool, of which rows contain only some.
 const TOOL: &str = "tool";
+
+/// A format in which a call was written.
+const FORMAT: &str = "format";
 
 #[derive(Debug, Default)]
 pub(crate) struct Query {
@@ -63,6 +66,7 @@ enum Test {
     Text(String),
     Name(&'static str, String),
     Tool(String),
+    Format(String),
     Number(&'static str, Order, f64),
 }
 
@@ -159,8 +163,11 @@ impl Term {
         if field == TOOL {
             return Ok(Self { is_negated, test: Test::Tool(value) });
         }
+        if field == FORMAT {
+            return Ok(Self { is_negated, test: Test::Format(value) });
+        }
         let Some((_, key, is_number)) = FIELDS.iter().find(|(name, ..)| *name == field) else {
-            let known: Vec<_> = FIELDS.iter().map(|(name, ..)| *name).chain([TOOL]).collect();
+            let known: Vec<_> = FIELDS.iter().map(|(name, ..)| *name).chain([TOOL, FORMAT]).collect();
             let message = format!("there is no field `{field}`; {}", suggest(field, &known, None));
             return Err((skipped, message));
         };
@@ -196,6 +203,10 @@ impl Test {
             }
             Self::Name(key, glob) => named(key, glob),
             Self::Tool(glob) => tools().iter().any(|tool| glob_matches(glob, tool)),
+            Self::Format(glob) => {
+                let formats = row.get("formats").and_then(Value::as_array).into_iter().flatten();
+                formats.filter_map(Value::as_str).any(|format| glob_matches(glob, format))
+            }
             Self::Number(key, order, number) => {
                 let value = row.get(*key).and_then(Value::as_f64);
                 value.is_some_and(|value| match order {
@@ -230,6 +241,7 @@ mod tests {
         let row = json!({
             "id": "ex_1", "model": "Qwen3-32B", "state": "error", "hops": 2, "calls": 0, "key": null,
             "client": "messages", "ttft_ms": 212, "code": "connection lost", "tokens_per_s": 48.1,
+            "formats": ["hermes", "react"],
         });
         let query = Query::parse(query).unwrap();
         let tools = || vec!["web_search".to_owned()];
@@ -248,14 +260,23 @@ mod tests {
             "\"connection lost\"",
             "code:\"connection lost\"",
             "tool:web_* WEB_SEARCH",
+            "format:react format:h* -format:pre",
             "-state:done -nothing",
             "-key:team-a",
         ] {
             assert!(holds(query), "{query}");
         }
-        for query in
-            ["model:qwen", "hops:>2", "hops:<2", "state:done", "-model:*", "absent", "key:*", "tool:x"]
-        {
+        for query in [
+            "model:qwen",
+            "hops:>2",
+            "hops:<2",
+            "state:done",
+            "-model:*",
+            "absent",
+            "key:*",
+            "tool:x",
+            "format:r",
+        ] {
             assert!(!holds(query), "{query}");
         }
     }

@@ -12,19 +12,21 @@ use super::{
     capture::{Capture, NoFixture},
     trace::{Trace, TraceFeed, Traced},
 };
-use toolwire_config as config;
+use toolwire_config::{self as config, model_rules::detect_of_flag};
 use toolwire_execution::{
     ExchangeId,
     audit::{CallRecord, unix_millis},
 };
 use toolwire_gateway::{
     exchange_observer::{ExchangeBegin, ExchangeEnd, HopResult},
+    manifest::{ManifestError, RuleOverrides},
     report::{millis, usage},
 };
 use toolwire_net::untrusted_text::clip;
 use toolwire_pipeline::{
     detect::QuotedCount,
     pipeline::{EmittedText, Tally},
+    rules::Rules,
 };
 
 /// Maximum length of a name in bytes.
@@ -32,6 +34,9 @@ const MAX_NAME: usize = 128;
 
 /// Maximum length of a failure's message in bytes.
 const MAX_MESSAGE: usize = 512;
+
+/// Maximum number of names of called tools in a row.
+const MAX_TOOLS: usize = 8;
 
 /// Maximum number of hops, and of calls of each kind, that are stored with details. Further ones are only counted.
 const MAX_DETAILS: usize = 128;
@@ -265,6 +270,48 @@ impl ExchangeRecord {
         Trace::new(capture).all()
     }
 
+    /// Returns what the first hop would be with other formats in `detect`, whose value is written as on the command
+    /// line. `None` if the contents were dropped.
+    ///
+    /// # Errors
+    /// If there is no such format.
+    pub(crate) fn read_again(&self, detect: &str) -> Result<Option<Traced>, ManifestError> {
+        let Some(capture) = self.capture.lock().clone() else { return Ok(None) };
+        let overrides = RuleOverrides::default().with("detect", Some(detect_of_flag(detect)));
+        let rules = Rules {
+            detect: overrides.settings(&capture.replay.formats)?.detect,
+            ..capture.replay.rules.clone()
+        };
+        Ok(Trace::first_hop(capture, rules).all())
+    }
+
+    /// The client's request, the requests to the upstream, and the hosted calls, with the contents that are kept.
+    pub(crate) fn requests(&self) -> Value {
+        let capture = self.capture.lock().clone();
+        let kept = capture.as_ref().and_then(|capture| Some((capture, capture.sent_contents()?)));
+        let hosted: Vec<_> = self.course().hosted_calls.iter().map(HostedCall::json).collect();
+        let mut shown = json!({"exchange": self.id(), "captured": self.captured});
+        let Some((Capture { replay, .. }, sent)) = kept.map(|(capture, sent)| (&**capture, sent)) else {
+            extend(&mut shown, json!({"client": null, "requests": [], "hosted": hosted, "rewrite": null}));
+            return shown;
+        };
+        let hosted = hosted.into_iter().map(|mut call| {
+            let contents =
+                call.get("id").and_then(Value::as_str).and_then(|id| sent.call(id, &replay.redactor));
+            extend(&mut call, contents.unwrap_or_default());
+            call
+        });
+        let hosted: Vec<_> = hosted.collect();
+        let (client, upstream) = (replay.client.dialect().name(), replay.upstream.dialect().name());
+        let (client, requests) = sent.json(client, upstream, &replay.redactor);
+        let rewrite = replay.rewrite_options();
+        extend(
+            &mut shown,
+            json!({"client": client, "requests": requests, "hosted": hosted, "rewrite": rewrite}),
+        );
+        shown
+    }
+
     /// Summarizes the exchange without its contents: times, sizes, kinds and names.
     pub(crate) fn outline(&self) -> Vec<Value> {
         let course = self.course();
@@ -299,7 +346,9 @@ impl ExchangeRecord {
             "id": &*self.id.own, "request": &*self.id.request, "t": self.t, "key": self.key, "model": self.model,
             "client": self.client, "upstream": course.upstream, "upstream_dialect": course.upstream_dialect,
             "state": end.map_or("running", |end| end.state), "hops": course.hop_count,
-            "calls": course.client_count + course.hosted_count, "ttft_ms": course.first_content_millis,
+            "calls": course.client_count + course.hosted_count, "client_calls": course.client_count,
+            "hosted_calls": course.hosted_count, "tools": course.tools(), "formats": course.formats(),
+            "ttft_ms": course.first_content_millis,
             "tokens_per_s": course.tokens_per_second(took), "ms": took, "captured": self.captured,
         });
         let quoted = course.quoted_calls;
@@ -364,6 +413,18 @@ impl Course {
         self.input_tokens = tally.input_tokens.or(self.input_tokens);
     }
 
+    /// The names of the first tools that were called, without repetition.
+    fn tools(&self) -> Vec<&str> {
+        let hosted = self.hosted_calls.iter().map(|call| call.name.as_str());
+        let names = hosted.chain(self.client_calls.iter().filter_map(|call| call.name.as_deref()));
+        distinct(names, MAX_TOOLS)
+    }
+
+    /// The formats in which the client's calls were written, without repetition.
+    fn formats(&self) -> Vec<&str> {
+        distinct(self.client_calls.iter().map(|call| call.format), MAX_TOOLS)
+    }
+
     /// Tokens per second since the first token, with one decimal. `took` is the exchange's duration in milliseconds.
     fn tokens_per_second(&self, took: u64) -> Option<f64> {
         let tokens = self.output_tokens.unwrap_or(self.pieces);
@@ -407,6 +468,17 @@ impl HostedCall {
         }
         call
     }
+}
+
+/// The first `max` of these names, without repetition.
+fn distinct<'n>(names: impl Iterator<Item = &'n str>, max: usize) -> Vec<&'n str> {
+    let mut found = Vec::new();
+    for name in names {
+        if found.len() < max && !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
 }
 
 fn extend(object: &mut Value, more: Value) {

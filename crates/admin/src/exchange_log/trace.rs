@@ -13,11 +13,12 @@ use super::{
     analysis,
     capture::{Capture, Framing, Next, Replay, Step},
 };
-use toolwire_gateway::feed_body::FeedSource;
+use toolwire_gateway::{feed_body::FeedSource, observe::finish_name};
 use toolwire_pipeline::{
     dialect::{Asked, Reader},
     event::{Event, Sink},
     pipeline::{EmittedEvent, Pipeline, State},
+    rules::Rules,
     tools::DeclaredTools,
 };
 
@@ -34,6 +35,9 @@ const STEPS: usize = 64;
 
 pub(crate) struct Trace {
     capture: Arc<Capture>,
+    /// Rules that replace those of the exchange. Then only the first hop is read: the others followed from what was
+    /// read in it.
+    rules: Option<Rules>,
     at: usize,
     pipeline: Pipeline,
     /// Interprets the same bytes again to extract the upstream's text.
@@ -62,23 +66,70 @@ pub(crate) struct Traced {
     pub(crate) is_cut: bool,
 }
 
+/// What the upstream has written in a hop.
 #[derive(Debug, Default)]
-struct UpstreamText(String);
+struct UpstreamText {
+    text: String,
+    /// The contents of the last event from the upstream.
+    read: Vec<ReadPart>,
+}
+
+#[derive(Debug)]
+struct ReadPart {
+    kind: &'static str,
+    /// The index of a call.
+    call: Option<u32>,
+    /// The name, if a call starts.
+    text: String,
+}
 
 impl Sink for UpstreamText {
     fn event(&mut self, event: Event<'_>) {
-        if let Event::Text(text) = event.meaning() {
-            self.0.push_str(text);
+        let (kind, call, text) = match event.meaning() {
+            Event::Text(text) => {
+                self.text.push_str(text);
+                ("text", None, &**text)
+            }
+            Event::Reasoning(reasoning) => ("reasoning", None, &*reasoning.text),
+            Event::Refusal(text) => ("refusal", None, &**text),
+            Event::CallStart(call) => ("call_start", Some(call.index), &*call.name),
+            Event::CallArguments { index, piece } => ("arguments", Some(*index), &**piece),
+            Event::Finish(finish) => ("finish", None, finish_name(*finish)),
+            _ => return,
+        };
+        match self.read.last_mut() {
+            Some(last) if (last.kind, last.call) == (kind, call) => last.text.push_str(text),
+            _ => self.read.push(ReadPart { kind, call, text: text.to_owned() }),
+        }
+    }
+}
+
+impl ReadPart {
+    fn json(self) -> Value {
+        let Self { kind, call, text } = self;
+        match call {
+            None => json!({"kind": kind, "text": text}),
+            Some(call) if kind == "call_start" => json!({"kind": kind, "call": call + 1, "name": text}),
+            Some(call) => json!({"kind": kind, "call": call + 1, "text": text}),
         }
     }
 }
 
 impl Trace {
     pub(super) fn new(capture: Arc<Capture>) -> Self {
+        Self::reading(capture, None)
+    }
+
+    /// Interprets the first hop by other rules.
+    pub(super) fn first_hop(capture: Arc<Capture>, rules: Rules) -> Self {
+        Self::reading(capture, Some(rules))
+    }
+
+    fn reading(capture: Arc<Capture>, rules: Option<Rules>) -> Self {
         let replay = &capture.replay;
         let mut pipeline = Pipeline::new(
             &replay.conversation,
-            &replay.rules,
+            rules.as_ref().unwrap_or(&replay.rules),
             &replay.formats,
             replay.upstream.side().reader(&replay.reading),
             replay.client.side().writer(&replay.answering),
@@ -92,6 +143,7 @@ impl Trace {
             reader: text_reader(replay),
             pipeline,
             capture,
+            rules,
             at: 0,
             text: UpstreamText::default(),
             hop: 0,
@@ -110,9 +162,18 @@ impl Trace {
     /// Returns the rows so far. `None` if the contents were dropped.
     pub(crate) fn all(mut self) -> Option<Traced> {
         let mut traced = Traced::default();
-        loop {
+        let mut is_over = false;
+        while !is_over {
             match self.capture.next(self.at, STEPS, None) {
-                Next::Steps(steps) => steps.into_iter().for_each(|step| self.step(step, &mut traced.rows)),
+                Next::Steps(steps) => {
+                    for step in steps {
+                        is_over = self.rules.is_some() && self.hop == 1 && matches!(step, Step::Hop { .. });
+                        self.step(if is_over { Step::End(None) } else { step }, &mut traced.rows);
+                        if is_over {
+                            break;
+                        }
+                    }
+                }
                 Next::Wait => break,
                 Next::Over { is_cut } => {
                     traced.is_cut = is_cut || self.is_full;
@@ -180,14 +241,14 @@ impl Trace {
 
     fn event(&mut self, raw: &[u8], rows: &mut Vec<Value>) {
         let mut out = BytesMut::new();
-        let before = self.text.0.len();
+        let before = self.text.text.len();
         if !self.is_error {
             // The error is ignored, since the pipeline reports it as well.
             let _ = self.reader.push(raw, &mut self.text);
             self.pipeline.push(raw, &mut out);
         }
         let raw = str::from_utf8(raw).map_or_else(|_| raw.escape_ascii().to_string(), str::to_owned);
-        let after = self.text.0.len();
+        let after = self.text.text.len();
         self.row(&raw, Some((before, after)).filter(|_| after > before), &mut out, rows);
     }
 
@@ -199,11 +260,12 @@ impl Trace {
         if self.pipeline.state() == State::Open && !self.is_error {
             self.pipeline.finish(out);
         }
-        let text = std::mem::take(&mut self.text).0;
+        let text = std::mem::take(&mut self.text).text;
         if text.len() > self.max_analysed {
             return;
         }
         let Replay { conversation, rules, formats, hosted, .. } = &self.capture.replay;
+        let rules = self.rules.as_ref().unwrap_or(rules);
         let analysis = analysis::analyze(&text, conversation, rules, formats);
         for call in &analysis.calls {
             let mut shown = call.json(self.calls.len() + 1);
@@ -219,6 +281,8 @@ impl Trace {
     /// Adds a row, unless nothing was received and nothing was sent.
     fn row(&mut self, raw: &str, text_at: Option<(usize, usize)>, out: &mut BytesMut, rows: &mut Vec<Value>) {
         let events = self.pipeline.take_events();
+        let read = std::mem::take(&mut self.text.read).into_iter();
+        let read: Vec<_> = read.map(ReadPart::json).collect();
         if raw.is_empty() && out.is_empty() {
             return;
         }
@@ -232,7 +296,7 @@ impl Trace {
         self.held_since = (held > 0).then(|| self.held_since.unwrap_or(self.n));
         let text_at = text_at.map(|(from, upto)| json!([from, upto]));
         rows.push(json!({
-            "n": self.n, "hop": self.hop, "t_ms": self.last_millis, "raw": raw, "text_at": text_at, "out": shown,
+            "n": self.n, "hop": self.hop, "t_ms": self.last_millis, "raw": raw, "read": read, "text_at": text_at, "out": shown,
             "held": held, "held_since": self.held_since,
         }));
         self.n += 1;

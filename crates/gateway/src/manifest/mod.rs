@@ -246,7 +246,7 @@ impl RuleOverrides {
     }
 
     /// Returns the overrides that turn the defaults into `settings`.
-    pub(crate) fn of(settings: &Rules) -> Self {
+    pub fn of(settings: &Rules) -> Self {
         let shown =
             |rules: &Rules| table_of(|table| keys(table, &mut rules.clone(), KnownFormats::built_in()));
         let defaults = shown(&Rules::default());
