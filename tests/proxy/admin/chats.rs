@@ -427,3 +427,42 @@ async fn model_of_an_api_without_a_list_is_known() {
         .collect();
     assert_eq!(names, [("m".into(), None), ("org/other".into(), None), ("lumo".into(), None)], "{said}");
 }
+
+#[tokio::test]
+async fn written_request_is_sent_as_it_is() {
+    let upstream = Upstream::start(|exchange: Exchange| async move {
+        let body = String::from_utf8(exchange.body.clone()).unwrap_or_default();
+        let is_as_written = body.contains("0.70") && body.contains("get_weather");
+        exchange
+            .stream(
+                text(if is_as_written { "as written" } else { "changed" }) + crate::support::upstream::END,
+            )
+            .await
+    });
+    let upstream = upstream.await;
+    let proxy = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) }.start().await;
+    let request = |stream: bool| {
+        format!(
+            r#"{{"model": "m", "stream": {stream}, "temperature": 0.70, "messages": [{{"role": "user", "content": "hi"}}],
+            "tools": [{{"type": "function", "function": {{"name": "get_weather"}}}}]}}"#
+        )
+    };
+    let events = events(&begin(&proxy, &json!({"request": request(true)})).await.rest().await);
+    assert_eq!(said(&events), "as written", "{events:?}");
+    let row = row(&proxy, "state:done").await;
+    assert_eq!(
+        (&row["key"], &row["client"], &row["model"]),
+        (&json!("console"), &json!("chat"), &json!("m"))
+    );
+    for (body, path) in [
+        (json!({"request": request(false)}), "request"),
+        (json!({"request": "{"}), "request"),
+        (json!({"request": {"model": "m"}}), "request"),
+        (json!({"request": request(true), "client": "nobody"}), "client"),
+    ] {
+        let (status, error) = Ask::new(&proxy, "POST", PATH).key(KEY).json(&body).answer().await;
+        assert_eq!((status, &error["error"]["path"]), (400, &json!(path)), "{error}");
+    }
+    let unknown = json!({"request": request(true).replace("\"m\"", "\"nobody\"")});
+    assert_eq!(Ask::new(&proxy, "POST", PATH).key(KEY).json(&unknown).answer().await.0, 404);
+}

@@ -23,24 +23,26 @@ pub(crate) struct ChatRequest {
     /// Writes requests and reads responses in the chosen dialect, as a client does.
     pub(super) spoken: UpstreamDialect,
     turns: Vec<Turn>,
+    /// The complete request, if the page has written it.
+    written: Option<Bytes>,
 }
 
 impl ChatRequest {
-    /// Reads `{"model", "client", "messages": [{"role", "content"}]}`.
+    /// Reads `{"model", "client", "messages": [{"role", "content"}]}`, or `{"client", "request"}` with the text of a
+    /// client's request.
     ///
     /// # Errors
     /// 400 with the path of the invalid field.
     pub(crate) fn read(object: &Map<String, Value>) -> Result<Self, AdminError> {
+        if object.contains_key("request") {
+            return Self::read_written(object);
+        }
         let model = text(object, "model")?;
         if model.is_empty() || model.len() > MAX_MODEL {
             let message = format!("`model` has 1 to {MAX_MODEL} bytes");
             return Err(AdminError::invalid(message, Some("model")));
         }
-        let client = match object.get("client") {
-            None => "chat",
-            Some(_) => text(object, "client")?,
-        };
-        let (client, spoken) = dialect(client)?;
+        let (client, spoken) = client_of(object)?;
         let Some(Value::Array(messages)) = object.get("messages") else {
             return Err(AdminError::invalid("`messages` is a list", Some("messages")));
         };
@@ -50,11 +52,26 @@ impl ChatRequest {
         }
         let turns = messages.iter().enumerate().map(|(index, message)| turn(index, message));
         let turns = turns.collect::<Result<_, _>>()?;
-        Ok(Self { model: model.to_owned(), client, spoken, turns })
+        Ok(Self { model: model.to_owned(), client, spoken, turns, written: None })
+    }
+
+    fn read_written(object: &Map<String, Value>) -> Result<Self, AdminError> {
+        let (client, spoken) = client_of(object)?;
+        let written = Bytes::copy_from_slice(text(object, "request")?.as_bytes());
+        let wrong = |message: &str| AdminError::invalid(message, Some("request"));
+        let asked = client.side().decode(&written).map_err(|failure| wrong(failure.message()))?;
+        if !asked.stream {
+            return Err(wrong("the request asks for no stream, and only streams are passed on"));
+        }
+        let model = clip(&asked.model, MAX_MODEL).into_owned();
+        Ok(Self { model, client, spoken, turns: Vec::new(), written: Some(written) })
     }
 
     /// Encodes the chat as a client's request.
     pub(crate) fn body(&self) -> Bytes {
+        if let Some(written) = &self.written {
+            return written.clone();
+        }
         let conversation = Conversation {
             model: self.model.clone(),
             turns: self.turns.clone(),
@@ -68,6 +85,14 @@ impl ChatRequest {
         let target = side.endpoint(true).map(|endpoint| Target::new(endpoint, &self.model));
         let completed = target.and_then(|target| side.complete(body.clone(), &target).ok());
         completed.unwrap_or(body)
+    }
+}
+
+/// Returns the dialect in `client`, both in the server's role and in the client's role.
+fn client_of(object: &Map<String, Value>) -> Result<(ClientDialect, UpstreamDialect), AdminError> {
+    match object.get("client") {
+        None => dialect("chat"),
+        Some(_) => dialect(text(object, "client")?),
     }
 }
 
