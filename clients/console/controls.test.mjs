@@ -76,15 +76,16 @@ for (const colorScheme of ["light", "dark"]) {
     await page.getByRole("row", { name: /echo/ }).first().click();
     const { name, path } = await saved(page, () => button(page, "CSV").click());
     assert.equal(name, "exchanges.csv");
-    assert.match(await readFile(path, "utf8"), /^id,time,key,[^]*,echo,chat,scripted,done,2,1,/);
+    assert.match(await readFile(path, "utf8"), /^id,time,key,[^]*,echo,chat,scripted,done,,calc,,2,0,1,/);
     const splitter = page.getByRole("separator", { name: "Size of the list" });
     const size = Number(await splitter.getAttribute("aria-valuenow"));
     await splitter.press("ArrowDown");
     assert.equal(Number(await splitter.getAttribute("aria-valuenow")), size + 5);
     const wire = page.getByRole("table", { name: "Events" });
+    await page.getByRole("tab", { name: "Overview" }).press("ArrowRight");
     await wire.waitFor();
     await page.getByRole("tab", { name: "Aligned" }).press("ArrowRight");
-    await page.getByText("What the model wrote").or(page.getByText(/\d calls?, held/)).first().waitFor();
+    await page.getByText(/\d client calls?, \d hosted, held/).waitFor();
     await page.getByRole("tab", { name: "Raw" }).click();
     await page.getByRole("region", { name: "Upstream" }).getByText("chat.completion.chunk").first().waitFor();
     await page.getByRole("tab", { name: "Aligned" }).click();

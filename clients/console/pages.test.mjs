@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { open, saved, visit as visitPage } from "./browser.mjs";
-import { answers, CHAT, HOSTILE, INPUT, PAGE, ROWS, sse, withQuestion } from "./scripts.mjs";
+import { answers, CHAT, EVENTS, HOSTILE, INPUT, PAGE, REQUESTS, ROWS, sse, withQuestion } from "./scripts.mjs";
 import { stand } from "./stand.mjs";
 
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -48,7 +48,10 @@ async function send(page, text = "Find the newest Rust release") {
 
 const VIEWS = {
   "#/live": (page) => page.getByRole("row", { name: /lumo-max/ }).waitFor(),
-  "#/live/ex_7f3a": (page) => page.getByText("text events").waitFor(),
+  "#/live/ex_7f3a": (page) => page.getByRole("heading", { name: "What the client got, hop 2" }).waitFor(),
+  "#/live/ex_7f3a?view=aligned": (page) => page.getByText("text events").waitFor(),
+  "#/live/ex_7f3a?detect=pythonic": (page) => page.getByText("read with detect").waitFor(),
+  "#/live/ex_7f3a?with=ex_33cc": (page) => page.getByRole("link", { name: "ex_33cc" }).waitFor(),
   "#/live/ex_7f3a?view=text": (page) => page.getByRole("paragraph").filter({ hasText: "First the release notes" }).waitFor(),
   "#/live/ex_7f3a?view=raw": (page) => page.getByText("content_block_delta").first().waitFor(),
   "#/live/ex_33cc": (page) => page.getByRole("tab", { name: "Aligned" }).waitFor(),
@@ -73,11 +76,12 @@ const VIEWS = {
 };
 
 for (const colorScheme of ["light", "dark"]) {
-  for (const width of [1280, 360]) {
+  for (const width of [1440, 768, 360]) {
     test(`pages are accessible and fit, ${colorScheme}, ${width} px`, async () => {
       // Chromium reports the 404 for an exchange that no longer exists.
       const { page, end } = await visit("", { colorScheme, viewport: { width, height: 800 }, hasTouch: width < 900, allowed: /status of 404/ });
-      for (const [hash, ready] of Object.entries(VIEWS)) {
+      // Pages change their form below 900 px: all of them are opened once on each side, and Live in every size.
+      for (const [hash, ready] of Object.entries(VIEWS).filter(([hash]) => [1440, 360].includes(width) || hash.startsWith("#/live"))) {
         await address(page, hash);
         await ready(page);
         await page.locator(".question").waitFor();
@@ -152,6 +156,145 @@ test("calls are marked in the text that the model wrote, and lead to their event
   await page.waitForURL(/at=13/);
   assert.equal(await page.getByRole("tab", { name: "Aligned" }).getAttribute("aria-selected"), "true");
   await end();
+});
+
+test("an exchange shows what was asked, sent, written and got, and the calls between", async () => {
+  const { page, end } = await visit("#/live/ex_7f3a");
+  const cell = (title) => page.getByRole("region", { name: title, exact: true });
+  await cell("What the model was sent, hop 1").getByText("You may call tools.").waitFor();
+  assert.equal(await cell("What the model was sent, hop 1").locator("mark").count(), 1, "the question is the client's");
+  assert.match(await cell("What the model was sent, hop 1").locator("mark").textContent(), /^You may call tools.*<\/tool_call>\.$/);
+  assert.equal(await cell("The client’s request").locator("mark").count(), 0);
+  await cell("The client’s request").getByText("get_weather").click();
+  await cell("The client’s request").getByText('"The weather of a city"').waitFor();
+  assert.equal(await cell("What it wrote, hop 1").locator(".k-name").textContent(), "web_search");
+  await cell("What the client got, hop 1").getByText('{"query": "newest rust"}').waitFor();
+  assert.match(await cell("What the client got, hop 2").textContent(), /The newest release is 1\.95\./);
+  assert.equal(await cell("What the model was sent, hop 2").locator(".message").count(), 2, "the earlier messages are folded");
+  await cell("What the model was sent, hop 2").getByText("2 messages as before").click();
+  assert.equal(await cell("What the model was sent, hop 2").locator(".message").count(), 4);
+  const calls = page.getByRole("group", { name: "Calls that toolwire ran after hop 1" });
+  assert.deepEqual(await calls.locator("summary strong").allTextContents(), ["web_search", "scrape"]);
+  await calls.getByText("It took longer than its timeout.").waitFor();
+  assert.match(await calls.textContent(), /640 ms/);
+  await page.locator(".facts").getByText("Hosted calls").waitFor();
+  for (const view of ["Aligned", "Text"]) {
+    await page.getByRole("tab", { name: view }).click();
+    assert.equal(await calls.locator("summary strong").count(), 2, view);
+  }
+  await page.getByText("1 client call, 2 hosted, held 0 B").waitFor();
+  await end();
+});
+
+test("frames show their content, and the whole frame on demand", async () => {
+  const { page, end } = await visit("#/live/ex_7f3a?at=13");
+  const row = page.locator(".wire .current");
+  assert.match(await row.locator(".cause").innerText(), /^"\\"arguments\\": \{\\"query\\": "$/);
+  await row.locator(".cause summary").click();
+  await row.getByText("chat.completion.chunk").waitFor();
+  await page.keyboard.press("Space");
+  assert.equal(await page.getByRole("button", { name: "Play" }).count(), 1, "the key belongs to the frame");
+  // White space that every token holds back is no reason to mark its row.
+  const base = withQuestion(answers());
+  const json = (value) => (_, response) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(value));
+  own.state.answers = { ...base, "GET /admin/exchanges/ex_7f3a/events": json({ rows: EVENTS.map((row) => ({ ...row, read: [{ kind: "text", text: "word " }], out: row.out.slice(0, 1), held: 1 })), calls: [] }) };
+  await address(page, "#/live/ex_7f3a?view=aligned");
+  await page.locator(".wire [role=row]").nth(1).waitFor();
+  assert.equal(await page.locator(".wire .held").count(), 0);
+  await end();
+  own.state.answers = base;
+});
+
+test("without contents, it is said how to capture them", async () => {
+  const base = withQuestion(answers());
+  const json = (value) => (_, response) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(value));
+  const hosted = REQUESTS.hosted.map(({ arguments: _, result, ...call }) => call);
+  own.state.answers = { ...base, "GET /admin/exchanges/ex_22bb/events": json({ exchange: "ex_22bb", captured: "off", rows: [{ n: 1, hop: 1, t_ms: 3, out: [{ kind: "hop_start", name: HOSTILE }] }] }), "GET /admin/exchanges/ex_22bb/requests": json({ exchange: "ex_22bb", captured: "off", client: null, requests: [], hosted, rewrite: null }) };
+  const { page, end } = await visit("#/live/ex_22bb");
+  await page.getByText("Nothing of the contents was captured").waitFor();
+  await page.getByText('capture = "redacted"').waitFor();
+  for (const name of ["Rewrite command", "Send again"]) {
+    await page.getByRole("button", { name }).click();
+    await page.locator(".toasts").getByText(name === "Send again" ? "cannot be sent again" : "not captured").waitFor();
+  }
+  await check(page, "nothing captured");
+  await end();
+  own.state.answers = base;
+});
+
+test("an exchange is a command, is read again, and is sent again beside the first", async () => {
+  const base = withQuestion(answers());
+  const sent = [];
+  const chat = base["POST /console/api/chat"], events = base["GET /admin/exchanges/ex_7f3a/events"];
+  const json = (value) => (_, response) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(value));
+  const refused = (_, response) => response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify({ error: { code: "invalid_request", message: "no such model", path: "request" } }));
+  own.state.answers = { ...base,
+    "POST /admin/exchanges/ex_7f3a/read": (request, response, body) => (sent.push(body), base["POST /admin/exchanges/ex_7f3a/read"](request, response, body)),
+    "POST /console/api/chat": (request, response, body) => (sent.push(body), sent.length < 3 ? refused(request, response) : chat(request, response)),
+    "GET /admin/exchanges/ex_chat": json({ exchange: { ...ROWS[1], id: "ex_chat", model: "other" }, hops: [], calls: [] }), "GET /admin/exchanges/ex_chat/requests": json({ ...REQUESTS, hosted: [] }), "GET /admin/exchanges/ex_chat/events": events };
+  const { page, end } = await visit("#/live/ex_7f3a", { allowed: /status of 400/ });
+  await page.getByRole("button", { name: "Rewrite command" }).click();
+  const command = await page.getByRole("region", { name: "Commands" }).textContent();
+  assert.equal(command, "tar -xf ex_7f3a.tar\ntoolwire rewrite --from chat --to messages --detect hermes --tool-prefix 'it'\\''s: ' --request ex_7f3a/request.json ex_7f3a/upstream.sse");
+  await page.getByText("These settings have no option: max_calls.").waitFor();
+  await check(page, "command");
+  await page.getByRole("button", { name: "Close", exact: true }).click();
+
+  await page.getByRole("button", { name: "Read again" }).click();
+  await page.getByLabel("detect").fill("pythonic");
+  await check(page, "read again");
+  await page.getByRole("button", { name: "Read", exact: true }).click();
+  await page.waitForURL(/detect=pythonic/);
+  const got = (which) => page.getByRole("region", { name: `What the client got in hop 1, ${which}` });
+  await got("read again").getByText("<tool_call>").waitFor();
+  assert.equal(await got("ex_7f3a").getByText("<tool_call>").count(), 0);
+  await page.getByRole("button", { name: "Show it alone" }).click();
+
+  await page.getByRole("button", { name: "Send again" }).click();
+  const field = page.getByRole("textbox", { name: "Request" });
+  const text = await field.inputValue();
+  assert.ok(JSON.parse(text).stream, "only streams are shown");
+  await field.fill(text.replace("qwen3-32b", "other"));
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByText("no such model").waitFor();
+  await check(page, "send again");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.waitForURL(/with=ex_chat/);
+  await page.getByRole("link", { name: "ex_chat" }).waitFor();
+  assert.equal(await page.locator(".pair > section").count(), 2);
+  assert.deepEqual([sent[0], sent[2].client, JSON.parse(sent[2].request).model], [{ detect: "pythonic" }, "messages", "other"]);
+  await end();
+  own.state.answers = base;
+});
+
+test("the list reads further back, its head stays, and its figures are the server's", async () => {
+  const base = withQuestion(answers());
+  const all = Array.from({ length: 1100 }, (_, at) => ({ ...ROWS[1], id: `ex_p${at}`, t: Date.now() - 60_000 - at * 10, model: at === 1050 ? "needle" : "hay" }));
+  const pages = [];
+  own.state.answers = { ...base, "GET /admin/exchanges": (request, response) => {
+    const query = new URL(request.url, "http://x").searchParams;
+    const from = query.has("before") ? all.findIndex((row) => row.id === query.get("before")) + 1 : 0, upto = from + Number(query.get("limit"));
+    if (from) pages.push(from);
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ exchanges: all.slice(from, upto), more: upto < all.length, kept: 1100, keep: 2000, since: 1 }));
+  } };
+  const { page, end } = await visit("#/live");
+  await page.getByText("1,100 of 2,000 kept").waitFor();
+  const head = page.locator("tw-list .head");
+  const top = (await head.boundingBox()).y;
+  const scroll = (height) => page.locator("tw-list").evaluate((list, height) => (list.scrollTop = height ?? list.scrollHeight), height);
+  await scroll(2000);
+  assert.equal((await head.boundingBox()).y, top);
+  await scroll();
+  await page.locator("tw-list[aria-rowcount='1001']").waitFor();
+  await scroll();
+  await page.locator("tw-list[aria-rowcount='1101']").waitFor();
+  assert.deepEqual(pages, [500, 1000]);
+  await end();
+  // A filter searches all that the server keeps.
+  const other = await visit("#/live?q=model:needle");
+  await other.page.locator(".item").filter({ hasText: "needle" }).waitFor();
+  await other.end();
+  own.state.answers = base;
 });
 
 test("an exchange is saved as a fixture, or it is said why not", async () => {
@@ -281,7 +424,10 @@ test("the list is used by keys, and filters stay in the address", async () => {
   await page.getByText("there is no nope").waitFor();
   await page.getByLabel("Filter").fill("");
   await page.locator(".item").nth(3).waitFor();
-  await page.locator(".item").first().focus();
+  // The keys work wherever no field has the focus.
+  await page.getByLabel("Filter").evaluate((field) => field.blur());
+  await page.keyboard.press("j");
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), "ex_7f3a");
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "ex_11aa" }).waitFor();
@@ -303,7 +449,7 @@ test("a replay stands where its address says", async () => {
   const { page, end } = await visit("#/live/ex_7f3a?at=11");
   const slider = page.getByLabel("Replay");
   await slider.waitFor();
-  assert.equal(await slider.getAttribute("aria-valuetext"), "event 11 of 15, 0.48 seconds");
+  assert.equal(await slider.getAttribute("aria-valuetext"), "event 11 of 18, 0.48 seconds");
   assert.match(await page.locator(".wire .current").textContent(), /held 22 B/);
   await page.locator(".wire").focus();
   await page.keyboard.press("]");
@@ -311,7 +457,7 @@ test("a replay stands where its address says", async () => {
   await page.waitForURL(/at=13/);
   await page.getByLabel("Speed").selectOption("no pauses");
   await page.getByRole("button", { name: "Play" }).click();
-  await page.getByText("event 15/15").waitFor();
+  await page.getByText("event 18/18").waitFor();
   await end();
 });
 

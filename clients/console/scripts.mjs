@@ -12,13 +12,13 @@ export const HOSTILE = [
 ].join(" ");
 
 const NOW = Date.now();
-const row = (id, more) => ({ id, request: `req_${id}`, t: NOW - 4000, key: "team-a", model: "qwen3-32b", client: "messages", upstream: "local", upstream_dialect: "chat", state: "done", hops: 2, calls: 3, ttft_ms: 212, tokens_per_s: 48.1, ms: 2940, captured: "redacted", finish: "stop", ...more });
+const row = (id, more) => ({ id, request: `req_${id}`, t: NOW - 4000, key: "team-a", model: "qwen3-32b", client: "messages", upstream: "local", upstream_dialect: "chat", state: "done", hops: 2, calls: 3, client_calls: 1, hosted_calls: 2, tools: ["web_search", "scrape"], formats: ["hermes"], ttft_ms: 212, tokens_per_s: 48.1, ms: 2940, captured: "redacted", finish: "stop", ...more });
 
 export const ROWS = [
   row("ex_7f3a", { state: "running", ms: 2940, finish: undefined }),
-  row("ex_11aa", { model: "lumo-max", client: "chat", upstream: "lumo", upstream_dialect: "lumo", hops: 1, calls: 1, ttft_ms: 388, tokens_per_s: 39, ms: 6100, t: NOW - 12_000, key: null }),
-  row("ex_22bb", { model: "local-8b", client: "responses", upstream: "ollama", state: "error", code: "upstream_timeout", hops: 1, calls: 0, ttft_ms: null, tokens_per_s: null, ms: 90_000, t: NOW - 60_000, finish: undefined }),
-  row("ex_33cc", { model: HOSTILE, key: HOSTILE, upstream: HOSTILE, t: NOW - 70_000 }),
+  row("ex_11aa", { model: "lumo-max", client: "chat", upstream: "lumo", upstream_dialect: "lumo", hops: 1, calls: 1, client_calls: 1, hosted_calls: 0, tools: ["get_weather"], formats: ["pythonic"], ttft_ms: 388, tokens_per_s: 39, ms: 6100, t: NOW - 12_000, key: null }),
+  row("ex_22bb", { model: "local-8b", client: "responses", upstream: "ollama", state: "error", code: "upstream_timeout", hops: 1, calls: 0, client_calls: 0, hosted_calls: 0, tools: [], formats: [], ttft_ms: null, tokens_per_s: null, ms: 90_000, t: NOW - 60_000, finish: undefined }),
+  row("ex_33cc", { model: HOSTILE, key: HOSTILE, upstream: HOSTILE, tools: [HOSTILE], formats: [HOSTILE], t: NOW - 70_000 }),
   ...Array.from({ length: 30 }, (_, index) => row(`ex_o${index}`, { t: NOW - 80_000 - index * 1000, ms: 900 + index * 37, tokens_per_s: 40 + (index % 9) })),
 ];
 
@@ -26,14 +26,34 @@ const said = ["I will", " look", " it", " up", ". First", " the", " release", " 
 export const EVENTS = said.map((text, n) => {
   const held = n >= 9 && n < 12 ? [5, 22, 36][n - 9] : 0;
   const frame = (data) => `event: content_block_delta\ndata: ${JSON.stringify(data)}\n\n`;
-  const out = n < 9 ? [{ kind: "text", bytes: text.length, frame: frame({ delta: { text } }) }] : n === 12 ? [{ kind: "call_start", call: 1, name: "web_search", frame: frame({ name: "web_search" }) }] : n === 13 ? [{ kind: "call_arguments", call: 1, bytes: 24, frame: frame({ delta: { partial_json: '{"query": "newest rust"}' } }) }] : n === 14 ? [{ kind: "call_end", call: 1, frame: frame({}) }] : [];
+  const out = n < 9 ? [{ kind: "text", bytes: text.length, frame: frame({ delta: { text } }) }] : n === 12 ? [{ kind: "call_start", call: 1, name: "web_search", frame: frame({ name: "web_search" }) }] : n === 13 ? [{ kind: "arguments", call: 1, bytes: 24, frame: frame({ delta: { partial_json: '{"query": "newest rust"}' } }) }] : n === 14 ? [{ kind: "call_end", call: 1, frame: frame({}) }] : [];
   const from = Buffer.byteLength(said.slice(0, n).join(""));
-  return { n: n + 1, hop: 1, t_ms: 212 + n * 27, text_at: [from, from + Buffer.byteLength(text)], raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n`, out, held, held_since: held ? 10 : null };
+  return { n: n + 1, hop: 1, t_ms: 212 + n * 27, text_at: [from, from + Buffer.byteLength(text)], raw: `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", choices: [{ delta: { content: text } }] })}\n\n`, read: [{ kind: "text", text }], out, held, held_since: held ? 10 : null };
 });
 
 const wrote = Buffer.from(said.join(""));
 const rangeOf = (text) => [wrote.indexOf(text), wrote.indexOf(text) + Buffer.byteLength(text)];
+// The second hop: a native answer after the hosted calls.
+EVENTS.push(...["The newest", " release is", " 1.95."].map((text, index) => ({ n: said.length + index + 1, hop: 2, t_ms: 1900 + index * 30, text_at: [10 * index, 10 * index + Buffer.byteLength(text)], raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n`, read: [{ kind: "text", text }], out: [{ kind: "text", bytes: text.length, frame: `event: content_block_delta\ndata: ${JSON.stringify({ delta: { text } })}\n\n` }], held: 0, held_since: null })));
 const CALLS = [{ call: 1, hop: 1, name: "web_search", format: "hermes", hosted: true, declared: true, valid: true, ranges: { opener: rangeOf("<tool_call>"), name: rangeOf("web_search"), arguments: rangeOf('{"query": "newest rust"}'), closer: rangeOf("</tool_call>") } }];
+
+// What the client asked, what the model was sent in two hops, and two hosted calls between them.
+const ASKED = [{ role: "user", content: "Find the newest Rust release, and say what is new in it." }];
+const TAUGHT = "You may call tools. Write a call as <tool_call>{\"name\": …, \"arguments\": …}</tool_call>.";
+const BODIES = [
+  { model: "qwen3:32b", stream: true, messages: [{ role: "system", content: TAUGHT }, ...ASKED] },
+  { model: "qwen3:32b", stream: true, messages: [{ role: "system", content: TAUGHT }, ...ASKED, { role: "assistant", content: said.join("") }, { role: "tool", content: `{"results":[${JSON.stringify(HOSTILE)}]}` }] },
+].map((body) => JSON.stringify(body));
+const CLIENT = JSON.stringify({ model: "qwen3-32b", max_tokens: 4096, messages: ASKED, tools: [{ name: "get_weather", description: "The weather of a city", input_schema: { type: "object", properties: { city: { type: "string" } } } }] });
+export const REQUESTS = {
+  exchange: "ex_7f3a", captured: "redacted", client: { dialect: "messages", bytes: CLIENT.length, body: CLIENT },
+  requests: BODIES.map((body, index) => ({ hop: index + 1, t_ms: index * 1300, dialect: "chat", bytes: body.length, body })),
+  hosted: [
+    { id: "call_1", name: "web_search", hosted: true, hop: 1, input_bytes: 24, ok: true, code: null, ms: 640, cached: false, arguments: '{"query":"newest rust"}', result: JSON.stringify({ results: [{ title: HOSTILE, url: "https://blog.example/" }] }) },
+    { id: "call_2", name: "scrape", hosted: true, hop: 1, input_bytes: 40, ok: false, code: "timeout", ms: 30_000, cached: false, arguments: JSON.stringify({ url: HOSTILE }), result: HOSTILE },
+  ],
+  rewrite: { options: ["--from", "chat", "--to", "messages", "--detect", "hermes", "--tool-prefix", "it's: "], others: ["max_calls"] },
+};
 
 const json = (response, body, status = 200) => response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" }).end(JSON.stringify(body));
 
@@ -101,6 +121,10 @@ export const answers = () => ({
   "GET /admin/exchanges/ex_22bb": (_, response) => json(response, { exchange: { ...ROWS[2], error: { code: "upstream_timeout", message: HOSTILE } }, hops: [], calls: [] }),
   "GET /admin/exchanges/ex_33cc": (_, response) => json(response, { exchange: ROWS[3], hops: [], calls: [] }),
   "GET /admin/exchanges/ex_7f3a/events": (_, response) => json(response, { exchange: "ex_7f3a", captured: "redacted", rows: EVENTS, calls: CALLS, cut: false }),
+  "GET /admin/exchanges/ex_7f3a/requests": (_, response) => json(response, REQUESTS),
+  "GET /admin/exchanges/ex_33cc/requests": (_, response) => json(response, { ...REQUESTS, client: { dialect: HOSTILE, bytes: 9, body: JSON.stringify({ model: HOSTILE, messages: [{ role: HOSTILE, content: HOSTILE }], tools: [{ name: HOSTILE, description: HOSTILE }], [HOSTILE]: HOSTILE }) }, requests: [{ hop: 1, t_ms: 0, dialect: "chat", bytes: 5, body: HOSTILE }, { hop: 1, t_ms: null, dialect: "chat", bytes: 5e6, body: null }] }),
+  "GET /admin/exchanges/ex_22bb/requests": (_, response) => json(response, { exchange: "ex_22bb", captured: "off", client: null, requests: [], hosted: [], rewrite: null }),
+  "POST /admin/exchanges/ex_7f3a/read": (_, response) => json(response, { rows: EVENTS.slice(0, said.length).map((own) => ({ ...own, held: 0, out: [{ kind: "text", bytes: own.raw.length, text: own.read[0].text, frame: "" }] })), calls: [] }),
   "GET /admin/exchanges/ex_33cc/events": (_, response) => json(response, { rows: EVENTS.map((own) => ({ ...own, raw: HOSTILE, out: own.out.map((one) => ({ ...one, text: HOSTILE, name: one.name && HOSTILE })) })) }),
   "GET /admin/formats": (_, response) => json(response, { formats: [{ name: "hermes", models: ["Qwen"], example: '<tool_call>{"name": "web_search", "arguments": {}}</tool_call>' }, { name: "pre", models: [], example: "", taught: false }] }),
   "POST /admin/formats/analyze": (_, response, body) => json(response, analysis(body)),

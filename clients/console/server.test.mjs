@@ -116,11 +116,60 @@ test("the sample of an empty list is shown event by event", async (t) => {
   t.after(() => own.close());
   const { page, end } = await visit(own, "#/live");
   await page.getByText("No requests yet").waitFor();
+  const command = page.getByRole("region", { name: "Command" });
+  await command.getByText('"model":"echo"').waitFor();
+  assert.doesNotMatch(await command.textContent(), /TOOLWIRE_API_KEY/, "no key is needed");
+  assert.ok((await command.boundingBox()).y < 400, "it is at the top");
   await page.getByRole("button", { name: "Send a sample request" }).click();
   await page.getByRole("button", { name: "‹ Close" }).waitFor();
-  await page.getByText("get_weather").first().waitFor();
-  await page.getByRole("row", { name: /sample/ }).first().waitFor();
+  await page.getByRole("region", { name: "What the client got" }).getByText("get_weather").waitFor();
+  await page.getByRole("row", { name: /sample.*get_weather hermes/ }).first().waitFor();
+  await page.getByRole("region", { name: "What the model was sent" }).locator("mark").first().waitFor();
+  await page.getByRole("tab", { name: "Aligned" }).click();
   await page.getByText("_call>").first().waitFor();
+  await end();
+});
+
+test("nothing runs on after a restart", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  own.hold();
+  const { page, end } = await visit(own, "#/live");
+  await live(page);
+  const cut = ask(own, "say it slowly").catch(() => "cut");
+  await page.getByRole("row", { name: /running.*echo/ }).waitFor();
+  const running = page.locator(".figure").filter({ hasText: "running" });
+  await running.filter({ hasText: /^1/ }).waitFor();
+  await own.kill();
+  await own.start();
+  assert.equal(await cut, "cut");
+  await page.getByRole("row", { name: /echo/ }).waitFor({ state: "detached" });
+  await running.filter({ hasText: /^0/ }).waitFor();
+  await page.locator(".rail .badge").waitFor({ state: "detached" });
+  await end();
+});
+
+test("an exchange with a hosted call is shown, read again and sent again", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  await ask(own, "please calc");
+  const { page, end } = await visit(own, "#/live");
+  await page.getByRole("row", { name: /echo.*calc/ }).click();
+  const calls = page.getByRole("group", { name: "Calls that toolwire ran after hop 1" });
+  await calls.getByText("calc", { exact: true }).click();
+  await calls.getByText('"6*7"', { exact: true }).waitFor();
+  await calls.getByText("42").waitFor();
+  await page.getByRole("region", { name: "What it wrote, hop 1" }).getByText('{"expression":"6*7"}').waitFor();
+  await page.getByRole("button", { name: "Read again" }).click();
+  await page.getByLabel("detect").fill("off");
+  await page.getByRole("button", { name: "Read", exact: true }).click();
+  await page.getByText("The first hop only").waitFor();
+  await page.getByRole("button", { name: "Send again" }).click();
+  const field = page.getByRole("textbox", { name: "Request" });
+  await field.fill((await field.inputValue()).replace("please calc", "hello again"));
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.waitForURL(/with=ex_/);
+  await page.getByRole("region", { name: /^What the client got in hop 1, ex_/ }).last().getByText("hello again").waitFor();
   await end();
 });
 
@@ -151,6 +200,9 @@ test("an exchange is watched while it runs, event by event", async (t) => {
   await live(page);
   const answered = ask(own, "say it slowly");
   await page.getByRole("row", { name: /echo.*chat < chat/ }).click();
+  await page.getByRole("region", { name: "What the client got" }).getByText("**say").waitFor();
+  await page.getByRole("region", { name: "What the model was sent" }).getByText("say it slowly").waitFor();
+  await page.getByRole("tab", { name: "Aligned" }).click();
   const wire = page.getByRole("table", { name: "Events" });
   const facts = page.locator(".facts");
   await facts.getByText("running", { exact: true }).waitFor();

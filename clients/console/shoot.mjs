@@ -7,7 +7,9 @@ import { open } from "./browser.mjs";
 
 const escaped = JSON.stringify(HOSTILE);
 const inner = escaped.slice(1, -1);
-const harmless = (text) => text.replaceAll(`"upstream":${escaped}`, '"upstream":"moonshot"').replaceAll(`"key":${escaped}`, '"key":"team-b"').replaceAll(`:${escaped}`, ':"kimi-k2"').replaceAll(inner, "");
+// The same in JSON within JSON, twice.
+const [within, deep] = [JSON.stringify(inner).slice(1, -1), JSON.stringify(JSON.stringify(inner).slice(1, -1)).slice(1, -1)];
+const harmless = (text) => text.replaceAll(deep, "Announcing Rust 1.95").replaceAll(within, "Announcing Rust 1.95").replaceAll(`"upstream":${escaped}`, '"upstream":"moonshot"').replaceAll(`"key":${escaped}`, '"key":"team-b"').replaceAll(`:${escaped}`, ':"kimi-k2"').replaceAll(inner, "");
 
 // The scripted responses without hostile texts. The list of formats comes from toolwire itself.
 const plain = (own) => Object.fromEntries(Object.entries(own).filter(([path]) => !path.includes("/admin/formats")).map(([path, answer]) => [path, (request, response, body) => {
@@ -21,7 +23,7 @@ const only = process.argv[3];
 const isDocs = only === "docs";
 const own = await stand({ answers: isDocs ? plain(answers()) : answers() });
 const browser = await open(chromium);
-const VIEWS = { live: "#/live", exchange: "#/live/ex_7f3a", formats: "#/formats", tools: "#/tools/calc", settings: "#/settings", provider: "#/settings/providers.serper", text: "#/live/ex_7f3a?view=text", play: "#/play", parchment: "#/play", measure: "#/measure" };
+const VIEWS = { live: "#/live", exchange: "#/live/ex_7f3a", formats: "#/formats", tools: "#/tools/calc", settings: "#/settings", provider: "#/settings/providers.serper", aligned: "#/live/ex_7f3a?view=aligned", text: "#/live/ex_7f3a?view=text", play: "#/play", parchment: "#/play", measure: "#/measure" };
 
 async function visit(scheme, width, height) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", timezoneId: "UTC" });

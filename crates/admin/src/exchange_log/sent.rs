@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn bodies_are_shown_up_to_a_limit() {
         let half = "x".repeat(MAX_SHOWN / 2);
-        assert!(bodies(&after(&half[1..], &half))[0].is_string());
+        assert!(bodies(&after("", &half))[0].is_string());
         assert!(bodies(&after(&half, &half))[0].is_string());
         assert!(bodies(&after(&half, &format!("{half}y")))[0].is_null());
     }

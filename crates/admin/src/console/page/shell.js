@@ -21,7 +21,6 @@ const PAGES = { live, formats, tools, settings, play, measure };
 
 // Number of items waiting for the user, by page.
 export const badges = signal({});
-const running = new Set();
 
 const main = h("main", { id: "main", tabindex: -1 });
 const login = h("div");
@@ -87,17 +86,15 @@ export function begin() {
     show();
   });
   listen((kind, data) => {
-    if (kind === "message_start") running.add(data.exchange);
-    else if (["message_complete", "error"].includes(kind)) running.delete(data.exchange);
-    else if (kind === "reset") {
-      running.clear();
+    if (kind === "metrics") {
+      if (data.running !== (badges.peek().live ?? 0)) badges.value = { ...badges.peek(), live: data.running };
+    } else if (kind === "reset") {
       if (data.reason === "restarted") renew().then((isUpdated) => isUpdated && toast("toolwire was updated. Reload the page.", "failed")).catch(() => {});
     }
     else if (kind === "config_loaded") {
       badges.value = { ...badges.peek(), settings: data.ok ? 0 : data.errors.length };
       if (!data.ok || !isSaid()) toast(data.ok ? "The configuration was loaded" : "The configuration has errors; the one before holds", data.ok ? "done" : "failed");
     }
-    if (running.size !== (badges.peek().live ?? 0)) badges.value = { ...badges.peek(), live: running.size };
   });
   addEventListener("hashchange", show);
   addEventListener("scroll", () => current.page && scrolls.set(current.hash, scrollY), { passive: true });

@@ -1,8 +1,10 @@
 // Exchanges as the feed reports them, the filter of their list, and the replay of an exchange. All of it is plain data.
 
+import { joined } from "./analysis.js";
 import { matches, utf8 } from "./text.js";
 
 export const KEPT = 2000;
+export const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
 const MAX_OWN_EVENTS = 400;
 
 // The newest exchanges, newest first.
@@ -13,6 +15,15 @@ export class Exchanges {
   dialects = new Map();
   events = new Map();
   arrived = 0;
+  // How many rows are kept at most.
+  max = KEPT;
+
+  // Forgets everything, before the list is fetched anew.
+  clear() {
+    this.rows = [];
+    this.byId.clear();
+    this.events.clear();
+  }
 
   // Applies an event of the feed. Returns whether a row has changed.
   apply(kind, data) {
@@ -30,9 +41,13 @@ export class Exchanges {
       case "hop_start":
         if (!data.purpose) row.hops = Math.max(row.hops, data.hop);
         break;
-      case "tool_use":
+      case "tool_use": {
+        const { name } = data.toolCall;
         row.calls += 1;
+        row.hosted_calls = (row.hosted_calls ?? 0) + 1;
+        if (!row.tools?.includes(name)) row.tools = [...(row.tools ?? []), name];
         break;
+      }
       case "message_complete":
         Object.assign(row, { state: "done", finish: data.finish, usage: data.usage, ms: data.ms, held: 0 });
         row.ttft_ms = data.ttft_ms ?? row.ttft_ms;
@@ -61,6 +76,8 @@ export class Exchanges {
     for (const row of rows) {
       if (row.upstream && row.upstream_dialect) this.dialects.set(row.upstream, row.upstream_dialect);
       const known = this.byId.get(row.id);
+      // The end may have been reported after the list was made.
+      if (known?.state !== "running" && known && row.state === "running") continue;
       if (known) Object.assign(known, row);
       else this.#add({ ...row }, true);
     }
@@ -80,7 +97,7 @@ export class Exchanges {
   }
 
   #forget() {
-    while (this.rows.length > KEPT) {
+    while (this.rows.length > this.max) {
       const { id } = this.rows.pop();
       this.byId.delete(id);
       this.events.delete(id);
@@ -98,7 +115,7 @@ function speed({ usage, tokens, ms, ttft_ms }) {
 // The fields of filters and rows, and whether they are numeric. The server parses the same language.
 const FIELDS = {
   id: ["id"], request: ["request"], key: ["key"], model: ["model"], client: ["client"], upstream: ["upstream"], dialect: ["upstream_dialect"],
-  state: ["state"], code: ["code"], finish: ["finish"], captured: ["captured"], tool: ["tool"],
+  state: ["state"], code: ["code"], finish: ["finish"], captured: ["captured"], tool: ["tools"], format: ["formats"],
   hops: ["hops", 1], calls: ["calls", 1], ttft: ["ttft_ms", 1], ms: ["ms", 1], tokens_per_s: ["tokens_per_s", 1],
 };
 
@@ -110,12 +127,12 @@ export function filter(query) {
     let test;
     if (key === undefined) {
       const text = value.toLowerCase();
-      test = (row) => Object.values(row).some((own) => typeof own === "string" && own.toLowerCase().includes(text));
+      test = (row) => Object.values(row).flat().some((own) => typeof own === "string" && own.toLowerCase().includes(text));
     } else if (!Object.hasOwn(FIELDS, key)) {
       throw Object.assign(new Error(`there is no ${key}; there are ${Object.keys(FIELDS).join(", ")}`), { at: index });
     } else {
       const [field, isNumber] = FIELDS[key];
-      test = isNumber ? numeric(key, field, value, index) : (row) => matches(value, row[field]);
+      test = isNumber ? numeric(key, field, value, index) : (row) => [row[field]].flat().some((own) => matches(value, own));
     }
     tests.push(not ? (row) => !test(row) : test);
   }
@@ -149,9 +166,11 @@ export function textOf({ text, frame = "" }) {
   for (const [, data] of frame.matchAll(/^(?:data: ?)?(\{.*)$/gm)) {
     try {
       const said = JSON.parse(data);
-      const delta = said.delta ?? said.choices?.[0]?.delta ?? said.message;
-      const piece = typeof delta === "string" ? delta : delta?.text ?? delta?.thinking ?? delta?.partial_json ?? delta?.content ?? delta?.reasoning_content ?? delta?.tool_calls?.[0]?.function?.arguments;
-      if (typeof piece === "string") found += piece;
+      const delta = said.delta ?? said.choices?.[0]?.delta ?? said.choices?.[0]?.message ?? said.message;
+      const { function: called } = delta?.tool_calls?.[0] ?? {};
+      const own = said.candidates?.[0]?.content?.parts?.map((part) => part.text ?? part.functionCall?.args).filter((part) => part !== undefined) ?? [];
+      const pieces = own.length ? own : [typeof delta === "string" ? delta : delta?.text ?? delta?.thinking ?? delta?.partial_json ?? (delta?.content || (delta?.reasoning_content ?? called?.arguments))];
+      for (const piece of pieces) if (piece != null) found += typeof piece === "string" ? piece : JSON.stringify(piece);
     } catch {
       // It only looks like JSON.
     }
@@ -159,14 +178,43 @@ export function textOf({ text, frame = "" }) {
   return found;
 }
 
+// What an event from the upstream says: [{kind, text?, name?, call?}].
+export const saidIn = ({ read, raw = "" }) => read ?? [textOf({ frame: raw })].filter(Boolean).map((text) => ({ kind: "text", text }));
+
+// Whether nothing is held back but white space at the end of the event's text, which happens at most tokens.
+const holdsSpace = (row) => row.held > 0 && /\s+$/.exec(textIn(row))?.[0].length >= row.held;
+const textIn = (row) => saidIn(row).map((own) => (own.kind === "text" ? own.text : "")).join("");
+
+// The bytes that are held back after a row, unless they are white space of one event.
+export const heldAt = (row) => (holdsSpace(row) ? 0 : row.held ?? 0);
+
+// An exchange by hops: [{hop, t, read, out}], with the parts as `joined` merges them.
+export function hopsOf(rows) {
+  const hops = [];
+  for (const row of rows) {
+    const hop = row.hop ?? 1;
+    if (hops.at(-1)?.hop !== hop) hops.push({ hop, t: row.t_ms, rows: 0, read: [], out: [], frames: "" });
+    const own = hops.at(-1);
+    own.rows++;
+    own.read.push(...saidIn(row));
+    for (const one of row.out ?? []) {
+      // Read once: the rows of a running exchange are joined again and again.
+      one.text ??= textOf(one);
+      own.out.push(one);
+      own.frames += one.frame ?? "";
+    }
+  }
+  return hops.map(({ read, out, ...own }) => ({ ...own, read: joined(read), out: joined(out) }));
+}
+
 // The model's text in each hop, as bytes to which the ranges of calls refer: [{hop, bytes, calls, rowAt(byte)}]. Redacted
 // pieces differ in length from the original, and are shown as `#`.
 export function written(rows, calls) {
   const hops = new Map();
-  for (const { hop = 1, raw, text_at: range, n } of rows) {
+  for (const { hop = 1, raw, text_at: range, n, ...row } of rows) {
     if (!range || raw === undefined) continue;
     if (!hops.has(hop)) hops.set(hop, []);
-    hops.get(hop).push({ range, n, piece: utf8(textOf({ frame: raw })) });
+    hops.get(hop).push({ range, n, piece: utf8(textIn({ raw, ...row })) });
   }
   return [...hops].map(([hop, pieces]) => {
     const bytes = new Uint8Array(pieces.reduce((last, { range }) => Math.max(last, range[1]), 0)).fill(35);
@@ -187,7 +235,7 @@ export function folded(rows, opened = new Set(), now = -Infinity) {
   const entries = [];
   for (let at = 0; at < rows.length; ) {
     let end = at;
-    while (end < rows.length && kindOf(rows[end]) === "text" && rows[end].out.length === 1 && !rows[end].held) end++;
+    while (end < rows.length && kindOf(rows[end]) === "text" && rows[end].out.length === 1 && !heldAt(rows[end])) end++;
     if (end - at >= FOLDED && !opened.has(rows[at].n)) {
       const within = (index) => Math.max(at, Math.min(end, index));
       let [from, to] = [within(now - 1 - NEAR), within(now + NEAR)];

@@ -30,10 +30,10 @@ function body(dialect, model, messages) {
   return { model, messages, stream: true };
 }
 
-export function curl(base, dialect, model, messages) {
+export function curl(base, dialect, model, messages, needsKey = true) {
   return [
     `curl -N ${quoted(base.replace(/\/$/, "") + (PATHS[dialect] ?? PATHS.chat)(model))}`,
-    '  -H "Authorization: Bearer $TOOLWIRE_API_KEY"',
+    ...(needsKey ? ['  -H "Authorization: Bearer $TOOLWIRE_API_KEY"'] : []),
     "  -H 'Content-Type: application/json'",
     `  -d ${quoted(JSON.stringify(body(dialect, model, messages)))}`,
   ].join(" \\\n");

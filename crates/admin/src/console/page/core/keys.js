@@ -17,6 +17,15 @@ export const LIST = [
   ["F6", "go to the messages"],
 ];
 
+// Moves in the page's list. A list with the focus handles these keys itself.
+function step(by) {
+  const list = document.querySelector("main tw-list");
+  if (list?.checkVisibility()) return list.step(by);
+  const links = [...document.querySelectorAll("main :is(.pick, .past) a")].filter((link) => link.checkVisibility());
+  const at = links.indexOf(document.activeElement);
+  links[at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
+}
+
 export const enabled = () => pref("keys", "on") === "on";
 export const enable = (on) => setPref("keys", on ? "on" : "off");
 
@@ -36,6 +45,7 @@ export function install({ help, question }) {
     else if (follows && event.key === "q") question();
     else if (event.key === "g") afterG = Date.now();
     else if (event.key === "?") help();
+    else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
     else if (event.key === "/") document.querySelector("main [data-search]")?.focus();
     else return;
     event.preventDefault();

@@ -1,45 +1,64 @@
 // Live: the newest exchanges, and one of them event by event.
 
-import { adminUrl, ApiError, call, get, part, request, serverNow, serverUrl, session } from "../core/api.js";
+import { call, get, namesOf, part, serverNow, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
-import { facts, figures, fill, glyph, h, name, pref, region, setPref } from "../core/dom.js";
-import { Exchanges, filter, KEPT } from "../core/exchange.js";
+import { figures, fill, glyph, h, name, pref, region, setPref } from "../core/dom.js";
+import { Exchanges, filter, KEPT, STATES } from "../core/exchange.js";
 import { csv, curl } from "../core/exports.js";
-import { connection, listen, readEvents } from "../core/feed.js";
-import { saveFixture } from "../core/fixture.js";
+import { connection, listen } from "../core/feed.js";
 import { go, href } from "../core/route.js";
-import { effect } from "../core/store.js";
+import { effect, signal } from "../core/store.js";
 import { absolute, ago, count, duration, percent, tenth, zone } from "../core/time.js";
 import "../view/list.js";
 import { copied } from "../view/json.js";
-import { empty, failed, note, remark } from "../view/note.js";
-import { story, stream } from "../view/stream.js";
+import { empty, failed, note } from "../view/note.js";
+import { exchange } from "./exchange.js";
+
+const PAGE = 500;
 
 // Events of the feed are kept while other pages are shown.
 const exchanges = new Exchanges();
 let isDirty = true;
-let since = null, keep = KEPT;
+// What the server's list says, and how many exchanges had arrived when it said so.
+const server = { since: null, keep: KEPT, kept: 0, arrived: 0, more: false, isAsked: false };
+// The server's figures of the last minute.
+let now = {};
+let ended = 0;
 listen((kind, data) => {
-  if (kind === "reset") return void fetchList();
-  if (!exchanges.apply(kind, data)) return;
+  if (kind === "metrics") return void (now = data);
+  // What has happened meanwhile is unknown, and after a restart nothing of the above is true.
+  if (kind === "reset") forget();
+  if (kind === "reset" || !exchanges.apply(kind, data)) return;
   isDirty = true;
-  // The list has what the feed lacks: the dialect of each upstream.
-  if (kind === "message_start" && data.upstream && !exchanges.dialects.has(data.upstream)) askList();
+  // The list has what the feed lacks: the dialect of each upstream, and the client's calls.
+  if (kind === "message_complete" || kind === "error") ended++;
+  if (kind === "message_complete" || kind === "error" || kind === "message_start" && data.upstream && !exchanges.dialects.has(data.upstream)) askList();
 });
+
+function forget() {
+  exchanges.clear();
+  server.since = null;
+  fetchList();
+}
 
 let asking = null;
 const askList = () => (asking ??= setTimeout(() => {
   asking = null;
-  fetchList();
+  fetchList(Math.min(PAGE, 20 + ended));
+  ended = 0;
 }, 500));
 
 let error = null;
-async function fetchList() {
+async function fetchList(limit = PAGE) {
   if (!session.peek()?.signed_in) return;
   try {
-    const list = await get(`exchanges?limit=500`);
-    ({ since, keep } = list);
-    exchanges.merge(list.exchanges);
+    const { exchanges: rows, ...list } = await get(`exchanges?limit=${limit}`);
+    if (server.since !== null && server.since !== list.since) return forget();
+    // Older rows are read when they are scrolled to.
+    const more = server.since === null ? list.more : server.more;
+    Object.assign(server, list, { more, arrived: exchanges.arrived });
+    exchanges.max = Math.max(KEPT, list.keep);
+    exchanges.merge(rows);
     error = null;
   } catch (failure) {
     // Without the list, the feed alone shows exchanges that start from now on.
@@ -48,12 +67,29 @@ async function fetchList() {
   isDirty = true;
 }
 
+// Reads the rows before the oldest one.
+async function fetchOlder() {
+  const last = exchanges.rows.at(-1);
+  if (!server.more || server.isAsked || !last) return;
+  server.isAsked = true;
+  try {
+    const list = await get(`exchanges?limit=${PAGE}&before=${part(last.id)}`);
+    exchanges.merge(list.exchanges);
+    server.more = list.more;
+  } catch {
+    server.more = false;
+  }
+  server.isAsked = false;
+  isDirty = true;
+}
+
 // For running exchanges the server's list has the duration so far, which keeps growing here.
 const timeOf = (row) => (row.state === "running" ? Math.max(0, serverNow() - row.t) : row.ms);
-const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
+// What an exchange is compared with: another one, or the same read with other formats.
+const COMPARED = ["with", "detect"];
 
 export default function live({ place, heading, route }) {
-  let query = route.query.get("q") ?? "", paused = null, arrived = 0, detail = null, test = () => true;
+  let query = route.query.get("q") ?? "", paused = null, arrived = 0, open = null, test = () => true;
   const glance = h("div.row");
   const search = h("input.grow", { type: "search", "data-search": "", value: query, placeholder: "model:qwen* hops:>1 state:error", "aria-label": "Filter", spellcheck: "false", oninput: () => look(search.value) });
   const wrong = h("p.small", { role: "status" });
@@ -70,10 +106,11 @@ export default function live({ place, heading, route }) {
   const side = h("div.stack.list", h("div.row", search, above, kept, h("button.plain", { onclick: exportCsv }, "CSV")), wrong, list);
   const opened = h("section.stack", { "aria-label": "Exchange", hidden: true });
   const root = h("div.live.stack", h("div.bar", heading, glance, h("span.push", pause)), h("div.split", side, splitter(), opened));
+  const unfit = h("p", "No exchange fits the filter. ", h("button", { onclick: () => look(search.value = "") }, "Clear it"));
   fill(place, root);
   list.setup({
     label: "Exchanges",
-    columns: [["", ""], ["Model"], ["Client < upstream", "wide"], ["Hops", "wide num"], ["Calls", "wide num"], ["TTFT", "wide num"], ["Tok/s", "wide num"], ["Time", "wide num"], ["When", "num"]],
+    columns: [["", ""], ["Model"], ["Client < upstream", "wide"], ["Tools or error", "wide"], ["Hops", "wide num"], ["Calls", "wide num"], ["TTFT", "wide num"], ["Tok/s", "wide num"], ["Time", "wide num"], ["When", "num"]],
     render: cells,
     sign: (row) => JSON.stringify([row, ago(row.t, Date.now()), duration(timeOf(row)), zone.utc]),
     open: (row) => go(href("live", row.id, { q: query })),
@@ -83,7 +120,8 @@ export default function live({ place, heading, route }) {
       above.hidden = !waiting;
       above.textContent = `${waiting} new: show`;
     },
-    none: () => (exchanges.rows.length ? h("p", "No exchange fits the filter. ", h("button", { onclick: () => look(search.value = "") }, "Clear it")) : start()),
+    end: fetchOlder,
+    none: () => (exchanges.rows.length ? unfit : start()),
   });
 
   function look(text) {
@@ -98,30 +136,37 @@ export default function live({ place, heading, route }) {
     go(href("live", route.id, { q: text }), { replace: true });
   }
 
-  function paint() {
-    const now = Date.now();
-    const recent = exchanges.rows.filter((row) => now - row.t < 60_000 * 5);
-    const busy = exchanges.rows.filter((row) => row.state === "running").length;
-    const first = recent.map((row) => row.ttft_ms).filter(Number.isFinite).sort((one, other) => one - other);
-    const failed = recent.filter((row) => row.state === "error").length;
-    fill(glance, figures([["running", busy], ["a minute", count(recent.filter((row) => now - row.t < 60_000).length)], ["TTFT p50", duration(first[Math.floor(first.length / 2)])], ["errors", recent.length ? percent(failed / recent.length) : "–"]]));
+  let counted = null;
+  function paintFigures() {
+    counted = now;
+    const failures = Object.values(now.errors ?? {}).reduce((sum, own) => sum + own, 0);
+    fill(glance, figures([["running", count(now.running)], ["a minute", count(now.requests)], ["TTFT p50", duration(now.ttft_ms?.p50)], ["errors", now.requests ? percent(failures / now.requests) : "–"]]));
     glance.classList.toggle("stale", connection.peek().state !== "live");
-    const rows = (paused ?? exchanges.rows).filter(test);
+  }
+
+  function paint() {
+    paintFigures();
+    // Rows that are read further back are also shown while the list is paused.
+    const all = paused ? [...paused, ...exchanges.rows.filter((row) => row.t < paused.at(-1)?.t)] : exchanges.rows;
+    const rows = all.filter(test);
     const waiting = exchanges.arrived - arrived;
     pause.textContent = !paused ? "Pause" : waiting ? `Paused: show ${count(waiting)} new` : "Paused: continue";
-    kept.textContent = `${count(exchanges.rows.length)} of ${count(keep)} kept`;
+    const inLog = server.kept + exchanges.arrived - server.arrived;
+    kept.textContent = `${count(Math.min(server.keep, Math.max(inLog, exchanges.rows.length)))} of ${count(server.keep)} kept`;
     list.rows = rows;
+    // What fits may be further back.
+    if (!rows.length) fetchOlder();
   }
 
   function cells(row) {
     const dialects = `${row.client ?? ""} < ${row.upstream_dialect ?? ""}`;
-    const detail = row.code ?? (row.missed_format ? `call as text (${row.missed_format})` : `${row.calls} call${row.calls === 1 ? "" : "s"}`);
     return [
       h("div", glyph(row.state, STATES[row.state] ?? row.state)),
-      h("div.cut", h("div.cut", name(row.model ?? "unknown")), h("div.two.small.dim.cut", name(`${dialects}  ${detail}  ${duration(row.ttft_ms)}`))),
+      h("div.cut", h("div.cut", name(row.model ?? "unknown")), h("div.two.small.dim.cut", name(dialects), " · ", detail(row), " · ", duration(row.ttft_ms))),
       h("div.wide.cut.dim", { title: row.upstream }, name(dialects), h("span.faint", " ", name(row.upstream))),
+      h("div.wide.cut", { title: [...(row.tools ?? []), ...(row.formats ?? [])].join(", ") }, detail(row)),
       h("div.wide.num", count(row.hops)),
-      row.missed_format ? h("div.wide.num.wrong", { title: `A call in the format ${row.missed_format}, which is not looked for` }, "text") : h("div.wide.num", count(row.calls)),
+      h("div.wide.num", { title: `${row.client_calls ?? 0} for the client, ${row.hosted_calls ?? 0} run by toolwire` }, count(row.calls)),
       h("div.wide.num", duration(row.ttft_ms)),
       h("div.wide.num", tenth(row.tokens_per_s)),
       h("div.wide.num", duration(timeOf(row))),
@@ -129,19 +174,26 @@ export default function live({ place, heading, route }) {
     ];
   }
 
+  // The code of the error, a call that was missed, or the tools that were called and the formats in which they were written.
+  function detail({ code, missed_format: missed, tools = [], formats = [] }) {
+    if (code) return h("span.wrong", name(code));
+    if (missed) return h("span.wrong", { title: `A call in the format ${missed}, which is not looked for` }, name(`call as text (${missed})`));
+    return [name(tools.join(", ")), formats.length ? h("span.faint", " ", name(formats.join(", "))) : null];
+  }
+
   function exportCsv() {
-    const head = ["id", "time", "key", "model", "client", "upstream", "state", "hops", "calls", "ttft_ms", "tokens_per_s", "ms"];
+    const head = ["id", "time", "key", "model", "client", "upstream", "state", "code", "tools", "formats", "hops", "client_calls", "hosted_calls", "ttft_ms", "tokens_per_s", "ms"];
     save("exchanges.csv", csv([head, ...exchanges.rows.filter(test).map((row) => head.map((key) => (key === "time" ? absolute(row.t, true) : row[key])))]), "text/csv");
   }
 
   function show(next) {
     route = next;
-    detail?.leave();
-    detail = null;
+    open?.leave();
+    open = null;
     root.classList.toggle("open", Boolean(next.id));
     opened.hidden = !next.id;
     list.selected = next.id || null;
-    if (next.id) detail = exchange(opened, next, () => go(href("live", "", { q: query })));
+    if (next.id) open = exchange(opened, next, () => go(href("live", "", { q: query })), { exchanges, server, timeOf, changed: () => (isDirty = true) });
     isDirty = true;
   }
 
@@ -149,10 +201,13 @@ export default function live({ place, heading, route }) {
     if (document.hidden) return;
     const hasRunning = exchanges.rows.some((row) => row.state === "running");
     if (isDirty || hasRunning) paint();
+    else if (counted !== now) paintFigures();
     isDirty = false;
   }, 250);
   const slow = setInterval(() => (isDirty = true), 5000);
   const stopEffect = effect(() => connection.value.state === "live" && fetchList());
+  const stopModel = effect(() => asked.value && (isDirty = true));
+  findModel();
   root.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && route.id && !event.target.matches("input")) go(href("live", "", { q: query }));
   });
@@ -160,12 +215,13 @@ export default function live({ place, heading, route }) {
   show(route);
   paint();
   return {
-    route: (next) => (next.id !== route.id ? show(next) : (route = next)),
+    route: (next) => (next.id !== route.id || COMPARED.some((key) => next.query.get(key) !== route.query.get(key)) ? show(next) : (route = next)),
     leave() {
       clearInterval(timer);
       clearInterval(slow);
       stopEffect();
-      detail?.leave();
+      stopModel();
+      open?.leave();
     },
   };
 }
@@ -178,7 +234,7 @@ function splitter() {
     element.setAttribute("aria-valuenow", value);
     setPref("split", value);
   };
-  set(Number(pref("split", 36)));
+  set(Number(pref("split", 28)));
   element.addEventListener("keydown", (event) => {
     const step = { ArrowUp: -5, ArrowDown: 5 }[event.key];
     if (!step) return;
@@ -190,13 +246,28 @@ function splitter() {
   return element;
 }
 
-// Shown before the first request.
+// A model that clients can ask, and whether they need a key.
+const asked = signal({ model: "MODEL", needsKey: false });
+async function findModel() {
+  const response = await fetch(serverUrl("v1/models")).catch(() => null);
+  const listed = response?.ok ? (await response.json().catch(() => null))?.data?.[0]?.id : null;
+  const model = listed ?? (await namesOf("models")).find((own) => !own.includes("*")) ?? "MODEL";
+  const needsKey = response?.status === 401;
+  if (model !== asked.peek().model || needsKey !== asked.peek().needsKey) asked.value = { model, needsKey };
+}
+
+// Shown before the first request. Made anew only if it changes, so that it keeps the focus.
+let started = {};
 function start() {
-  const command = curl(serverUrl().href, "chat", "MODEL", [{ role: "user", content: "Hello" }]);
-  return empty("No requests yet", error ? note(error) : null,
+  const { model, needsKey } = asked.peek();
+  if (started.error === error && started.asked === asked.peek()) return started.element;
+  const command = curl(serverUrl().href, "chat", model, [{ role: "user", content: "Hello" }], needsKey);
+  const element = empty("No requests yet", error ? note(error) : null,
     h("p.dim", "Point a client at this server, or send a request:"),
     region("pre.code", "Command", command),
     h("div.row", h("button", { onclick: () => copied(command) }, "Copy"), h("button", { onclick: sample }, "Send a sample request"), h("a", { href: href("play") }, "Open the playground")));
+  started = { error, asked: asked.peek(), element };
+  return element;
 }
 
 // A sample exchange that toolwire runs itself, without a key or an upstream.
@@ -206,106 +277,4 @@ async function sample() {
   } catch (failure) {
     failed(failure);
   }
-}
-
-// One exchange.
-function exchange(place, { id, query }, close) {
-  const abort = new AbortController();
-  const known = h("div");
-  const body = h("div.stack");
-  let viewer = null;
-  const download = h("button.plain", { onclick: async () => {
-    await saveFixture(id).catch(failed);
-  } }, "Save as fixture");
-  fill(place, h("div.row", h("button.plain", { onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span.push", download)), known, body);
-
-  function paintFacts(row = {}) {
-    fill(known, facts([["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["Missed call", row.missed_format && `written as ${row.missed_format}, which is not looked for`], ["Quoted calls", row.quoted_calls && `${count(row.quoted_calls.text)} left as text, ${count(row.quoted_calls.call)} made`], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)]]));
-  }
-
-  function tell(message) {
-    const events = exchanges.events.get(id) ?? [];
-    fill(body, message, events.length ? story(events) : null);
-  }
-
-  async function load() {
-    const told = exchanges.byId.get(id);
-    paintFacts(told);
-    let whole = null;
-    try {
-      whole = await get(`exchanges/${part(id)}`, { signal: abort.signal });
-      exchanges.merge([whole.exchange]);
-      paintFacts({ ...whole.exchange, ...exchanges.byId.get(id) });
-    } catch (failure) {
-      if (failure.name === "AbortError") return;
-      if (failure.status === 404 && !told) {
-        download.hidden = true;
-        return tell(remark("Not kept any more", h("p", `The last ${count(keep)} exchanges are kept, since ${absolute(failure.since ?? since)}.`)));
-      }
-      if (failure.status !== 404) return tell(note(failure, { retry: load }));
-    }
-    const error = whole?.exchange?.error ?? told?.error;
-    try {
-      await events(error);
-    } catch (failure) {
-      if (failure.name === "AbortError") return;
-      download.hidden = true;
-      const isMissing = failure instanceof ApiError && failure.status === 404;
-      const isOff = session.peek()?.capture === "off";
-      tell([error && note(error), isMissing ? remark("Its events were not kept", h("p", isOff ? "Nothing of contents is captured: " : "What the feed told of it is below. ", isOff && h("a", { href: href("settings", "admin.capture") }, "see the setting"))) : note(failure, { retry: load })]);
-    }
-  }
-
-  async function finished(grown) {
-    grown();
-    const { exchange: row } = await get(`exchanges/${part(id)}`, { signal: abort.signal });
-    exchanges.merge([row]);
-    isDirty = true;
-    paintFacts(row);
-    if (row.error) body.prepend(note(row.error));
-  }
-
-  async function events(error) {
-    const response = await request("GET", adminUrl(`exchanges/${part(id)}/events`), { signal: abort.signal, headers: { Accept: "text/event-stream, application/json" } });
-    const begin = (rows, calls) => {
-      const at = Number(query.get("at")) || undefined;
-      const where = (change) => go(href("live", id, { q: query.get("q"), view: query.get("view"), at: query.get("at"), ...change }), { replace: true });
-      viewer = stream(rows, calls, { at, view: query.get("view") ?? "aligned", seek: (n) => { query.set("at", n); where({}); }, show: (view) => view !== (query.get("view") ?? "aligned") && (query.set("view", view), where({})) });
-      fill(body, error && note(error), viewer.element);
-    };
-    if (response.headers.get("content-type")?.startsWith("text/event-stream")) {
-      const rows = [], calls = [];
-      begin(rows, calls);
-      let waiting = null, isReset = false;
-      const grown = () => {
-        waiting = null;
-        viewer.grown();
-      };
-      await readEvents(response, (kind, data) => {
-        if (kind === "row") rows.push(data);
-        else if (kind === "call") calls.push(data);
-        else isReset ||= kind === "reset";
-        waiting ??= setTimeout(grown, 100);
-      });
-      clearTimeout(waiting);
-      // The exchange has ended, so the server knows more about it, or what is shown is outdated.
-      return isReset ? load() : finished(grown);
-    }
-    const kept = await response.json();
-    begin(kept.rows, kept.calls ?? []);
-    if (kept.cut) body.prepend(remark("Not all of it was kept", h("p", "Its later events were more than the limit.")));
-  }
-
-  const timer = setInterval(() => {
-    const row = exchanges.byId.get(id);
-    if (row?.state === "running") paintFacts({ ...row, ms: timeOf(row) });
-  }, 1000);
-  load();
-  return {
-    leave() {
-      clearInterval(timer);
-      abort.abort();
-      viewer?.stop();
-    },
-  };
 }

@@ -80,7 +80,7 @@ export default function measure({ place, heading, route }) {
         key("Tokens a second", tenth(totals.tokens_per_s), "", versus(totals.tokens_per_s, before.tokens_per_s)),
         key("Errors", percent(share(totals)), "", errors || versus(share(totals), share(before), true)),
         key("Tokens", count(totals.input_tokens + totals.output_tokens), "", `${count(totals.input_tokens)} in, ${count(totals.output_tokens)} out`),
-        key("Calls", count(busiest("calls")), "", `${count(busiest("retries"))} retries`)),
+        key("Client calls", count(busiest("calls")), "", `${count(busiest("retries"))} retries`)),
       h("div.charts",
         spark("Requests a minute", [times.map((t) => byTime.get(t)?.requests ?? 0)], count),
         spark("TTFT: p50, and p95 dashed", [line((own) => own.ttft_ms.p50), line((own) => own.ttft_ms.p95)], duration)),
@@ -89,7 +89,7 @@ export default function measure({ place, heading, route }) {
 
   const COLUMNS = [
     ["Requests", (own) => own.requests, count], ["Errors", share, percent], ["TTFT p50", (own) => own.ttft_ms.p50, duration], ["p95", (own) => own.ttft_ms.p95, duration],
-    ["Tok/s", (own) => own.tokens_per_s, tenth], ["Tokens", (own) => own.input_tokens + own.output_tokens, count], ["Calls", (own) => own.calls, count], ["Retries", (own) => own.retries, count],
+    ["Tok/s", (own) => own.tokens_per_s, tenth], ["Tokens", (own) => own.input_tokens + own.output_tokens, count], ["Client calls", (own) => own.calls, count], ["Retries", (own) => own.retries, count],
   ];
 
   const table = (rows) => h("table.plain",

@@ -12,16 +12,16 @@ class List extends HTMLElement {
   #known = null;
 
   // `columns`: [label, class]. `render(row)`: the cells. `sign(row)`: a string that changes whenever they do. `open(row)`: called when a row is chosen.
-  // `away(count)`: called with the number of new rows above.
-  setup({ label, columns, render, sign, open, away, none }) {
-    Object.assign(this, { render, sign, onopen: open, onaway: away, none });
+  // `away(count)`: called with the number of new rows above. `end()`: called when the last rows are near.
+  setup({ label, columns, render, sign, open, away, none, end }) {
+    Object.assign(this, { render, sign, onopen: open, onaway: away, none, onend: end });
     this.setAttribute("role", "grid");
     this.setAttribute("aria-label", label);
     this.space = h("div.space", { role: "rowgroup" });
     const heads = columns.map(([text, kind]) => h("div", { role: "columnheader", class: kind }, text || h("span.only-read", "State")));
-    this.empty = h("p.none", { hidden: true });
-    fill(this, h("div", { role: "rowgroup" }, h("div.head", { role: "row", "aria-rowindex": 1 }, heads)), this.space);
-    this.after(this.empty);
+    this.empty = h("div.none", { hidden: true });
+    fill(this, h("div.heads", { role: "rowgroup" }, h("div.head", { role: "row", "aria-rowindex": 1 }, heads)), this.space);
+    this.before(this.empty);
     this.addEventListener("scroll", () => this.#paint(), { passive: true });
     this.addEventListener("keydown", (event) => this.#key(event));
     this.addEventListener("click", (event) => {
@@ -50,7 +50,9 @@ class List extends HTMLElement {
       this.onaway?.(added);
     }
     this.empty.hidden = rows.length > 0;
-    if (!rows.length) fill(this.empty, this.none());
+    this.hidden = !rows.length;
+    const none = rows.length ? null : this.none();
+    if (none && this.empty.firstChild !== none) fill(this.empty, none);
     this.#paint();
   }
 
@@ -103,6 +105,7 @@ class List extends HTMLElement {
       }));
     });
     this.#known = new Set(this.#rows.map((row) => row.id));
+    if (this.clientHeight && last > this.#rows.length - 2 * OVERSCAN) this.onend?.();
   }
 
   #of = (item) => item && this.#rows.find((row) => row.id === item.dataset.id);
@@ -116,6 +119,13 @@ class List extends HTMLElement {
     else if (event.key === "Enter" && at >= 0) this.onopen(this.#rows[at]);
     else return;
     event.preventDefault();
+  }
+
+  // Moves by one row from the chosen one, or to the first visible one.
+  step(by) {
+    const at = this.#rows.findIndex((row) => row.id === this.#selected);
+    const next = at < 0 ? Math.ceil(this.scrollTop / this.height) : Math.max(0, at + by);
+    if (this.#rows.length) this.#move(Math.min(this.#rows.length - 1, next));
   }
 
   #move(at) {

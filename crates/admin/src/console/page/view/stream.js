@@ -1,9 +1,10 @@
 // An exchange, event by event: on the left what the upstream sent, on the right what the client received because of it.
 
-import { folded, kindOf, partsOf, Replay, textOf, written } from "../core/exchange.js";
-import { announce, glyph, h, region, select, tabs } from "../core/dom.js";
+import { folded, heldAt, kindOf, partsOf, Replay, saidIn, textOf, written } from "../core/exchange.js";
+import { announce, fill, glyph, h, region, select, tabs } from "../core/dom.js";
 import { visible } from "../core/text.js";
 import { bytes, duration } from "../core/time.js";
+import { Cards, Columns, uncaptured } from "./hops.js";
 import { prose } from "./markdown.js";
 import { legend, marks } from "./marks.js";
 
@@ -16,9 +17,10 @@ const MAX_MARKED = 64 << 10;
 const clock = (ms) => `+${(ms / 1000).toFixed(3)}`;
 const short = (text) => visible(text.length > MAX_LINE ? `${text.slice(0, MAX_LINE)} … ${bytes(text.length)}` : text);
 
-// `rows` and `calls` are those of GET /admin/exchanges/{id}/events. `seek(n)` is called when the replay moves.
-export function stream(rows, calls, { at, view = "aligned", seek, show }) {
+// `rows` and `calls` are those of GET /admin/exchanges/{id}/events, `asked` is GET …/requests. `seek(n)` is called when the replay moves.
+export function stream(rows, calls, { at, view = "hops", seek, show, asked = null }) {
   const replay = new Replay(rows);
+  const cards = new Cards(), columns = new Columns();
   const opened = new Set();
   let now = at ?? rows.length, isFollowing = at === undefined, timer = null, rate = 1, shown = PAGE;
   const place = h("div");
@@ -26,13 +28,13 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   const where = h("span.small.dim.num");
   const play = h("button", { onclick: () => (timer ? pause() : run()) }, "Play");
   const speeds = select([["0.25", "0.25×"], ["1", "1×"], ["4", "4×"], ["16", "16×"], ["Infinity", "no pauses"]], "1", { "aria-label": "Speed", onchange: () => (rate = Number(speeds.value)) });
-  const views = tabs("View", [["aligned", "Aligned"], ["text", "Text"], ["raw", "Raw"]], place, (key) => {
+  const views = tabs("View", [["hops", "Overview"], ["aligned", "Aligned"], ["text", "Text"], ["raw", "Raw"]], place, (key) => {
     view = key;
     show?.(key);
     paint();
   });
-  const element = h("div.stream", { onkeydown: keys }, views.element, place, h("div.replay", play, speeds, slider, where),
-    h("p.small.dim", "Pauses longer than 2 s are played as 2 s."));
+  const player = h("div.stack", h("div.replay", play, speeds, slider, where), h("p.small.dim", "Pauses longer than 2 s are played as 2 s."));
+  const element = h("div.stream", { onkeydown: keys }, views.element, place, player);
 
   function move(n, isByHand = true) {
     now = Math.max(0, Math.min(rows.length, n));
@@ -64,7 +66,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   }
 
   function keys(event) {
-    if (event.target.matches("input, select, [role=tab]") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (view === "hops" || event.target.matches("input, select, summary, [role=tab]") || event.ctrlKey || event.metaKey || event.altKey) return;
     const toCall = (step) => {
       for (let n = now + step; n >= 1 && n <= rows.length; n += step) if (rows[n - 1].out?.some((own) => own.kind === "call_start")) return n;
       return now;
@@ -89,9 +91,11 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     const top = before?.scrollTop ?? 0;
     const wasAtEnd = !before || before.scrollTop + before.clientHeight >= before.scrollHeight - 40;
     const hadFocus = place.contains(document.activeElement);
-    place.replaceChildren((view === "aligned" ? aligned : view === "text" ? texts : raw)());
+    player.hidden = view === "hops";
+    const content = ({ aligned, text: texts, raw })[view]?.() ?? overview();
+    if (place.firstChild !== content) place.replaceChildren(content);
     const wire = place.querySelector(".wire");
-    if (hadFocus) (wire ?? place.querySelector("[tabindex]"))?.focus({ preventScroll: true });
+    if (hadFocus && !place.contains(document.activeElement)) (wire ?? place.querySelector("[tabindex]"))?.focus({ preventScroll: true });
     if (!wire) return;
     wire.scrollTop = top;
     if (!isGrowth || wasAtEnd) reveal(wire);
@@ -106,6 +110,13 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     wire.scrollTop = Math.min(from, Math.max(to, wire.scrollTop));
   }
 
+  const isCaptured = () => asked?.captured !== "off";
+
+  function overview() {
+    const shown = columns.update(isCaptured() ? rows : [], calls, asked);
+    return isCaptured() ? shown : h("div.stack", uncaptured(), shown);
+  }
+
   function aligned() {
     const entries = folded(rows, opened, now);
     const table = h("div.wire", { role: "table", "aria-label": "Events", tabindex: 0 },
@@ -115,7 +126,18 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     const first = Math.max(0, Math.min(entries.length - shown, (center < 0 ? entries.length : center) - shown / 2));
     const part = entries.slice(first, first + shown);
     if (first > 0) table.append(more(`${first} earlier`));
-    for (const entry of part) table.append(entry.to ? fold(entry) : line(rows[entry.at], entry.at + 1));
+    let hop = part.length ? rows[part[0].from ?? part[0].at].hop : 1;
+    const ran = (upto) => {
+      for (; hop < upto; hop++) {
+        const shown = cards.of(asked?.hosted, hop);
+        if (shown) table.append(h("div.between", { role: "row" }, h("div.more", { role: "cell" }, shown)));
+      }
+    };
+    for (const entry of part) {
+      ran(rows[entry.from ?? entry.at].hop);
+      table.append(entry.to ? fold(entry) : line(rows[entry.at], entry.at + 1));
+    }
+    if (first + shown >= entries.length) ran(hop + 1);
     if (first + shown < entries.length) table.append(more(`${entries.length - first - shown} later`));
     return table;
   }
@@ -130,16 +152,27 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     paint();
   } }, `${clock(rows[from].t_ms)}  ${to - from} text events`)));
 
+  // The content of a frame; the whole frame on demand. A frame without content is shown as it is, but faint.
+  function frame(said, whole, key) {
+    if (!said.length) return h("span.faint", short(whole.trimEnd()));
+    const body = h("pre.faint");
+    return h("details.frame", { open: opened.has(key), ontoggle: ({ target }) => {
+      opened[target.open ? "add" : "delete"](key);
+      fill(body, target.open && short(whole.trimEnd()));
+    } }, h("summary", said.map(({ kind, text, name }, index) => [index ? " " : "", kind === "text" ? "" : h("span.kind", visible(kind), " "), name ? visible(name) : text ? short(JSON.stringify(text)) : ""])), body);
+  }
+
   function line(row, n) {
-    const kind = kindOf(row);
+    const kind = kindOf({ ...row, held: heldAt(row) });
     const number = row.out?.find((own) => own.call != null)?.call ?? "";
-    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : short(row.raw.trimEnd());
-    const out = (row.out ?? []).map((own) => h("div", h("span.kind", visible(own.kind)), " ", own.name ? visible(own.name) : "", " ", textOf(own) && short(JSON.stringify(textOf(own)))));
-    const held = row.held ? h("div.small", `held ${bytes(row.held)}`) : null;
+    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : frame(saidIn(row), row.raw, `${n} in`);
+    const out = (row.out ?? []).map((own, index) => h("div", frame([{ kind: own.kind, text: textOf(own), name: own.name }], own.frame ?? "", `${n} out ${index}`)));
+    const holds = heldAt(row);
+    const held = row.held ? h("div.small", { class: holds ? "" : "faint" }, `held ${bytes(row.held)}`) : null;
     const before = rows[n - 2];
-    const begin = !row.held && before?.held && before.held_since != null && rows.find((own) => own.n === before.held_since);
+    const begin = !row.held && before && heldAt(before) && before.held_since != null && rows.find((own) => own.n === before.held_since);
     const since = begin ? h("div.small.faint", `held since ${clock(begin.t_ms)}, ${duration(row.t_ms - begin.t_ms)}`) : null;
-    return h("div", { role: "row", class: `${kind}${n === now ? " current" : n > now ? " ahead" : ""}${row.held ? " held" : ""}` },
+    return h("div", { role: "row", class: `${kind}${n === now ? " current" : n > now ? " ahead" : ""}${holds ? " held" : ""}` },
       h("div.time", { role: "cell" }, clock(row.t_ms)),
       h("div.cause", { role: "cell" }, cause),
       h("div.spine", { role: "cell" }, h("span", { "aria-hidden": "true" }, kind === "call" ? `#${number}` : SIGN[kind]), h("span.only-read", WORD[kind])),
@@ -151,8 +184,13 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     return h("div.stack",
       state.reasoning && h("details.fold.reasoning", h("summary", "Reasoning"), h("div", visible(state.reasoning))),
       h("div.box", state.client ? prose(state.client) : h("p.faint", "No text yet, or it was not captured.")),
-      h("p.small.dim", `${state.calls} call${state.calls === 1 ? "" : "s"}, held ${bytes(state.held)}`),
-      written(rows.slice(0, now), calls).filter((own, index, all) => own.calls.length || state.held && index === all.length - 1).map((own, index, all) => source(own, index === all.length - 1 ? state.held : 0)));
+      h("p.small.dim", `${state.calls} client call${state.calls === 1 ? "" : "s"}, ${asked?.hosted?.length ?? 0} hosted, held ${bytes(state.held)}`),
+      [...new Set(rows.slice(0, now).map((row) => row.hop ?? 1))].map((hop, index, all) => [sourceOf(hop, index === all.length - 1 ? state.held : 0), cards.of(asked?.hosted, hop)]));
+  }
+
+  function sourceOf(hop, held) {
+    const own = written(rows.slice(0, now).filter((row) => (row.hop ?? 1) === hop), calls)[0];
+    return own && (own.calls.length || held) ? source(own, held) : null;
   }
 
   // The text of a hop, with the calls found in it and with what is still held back at its end.
@@ -179,6 +217,11 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   views.pick(view);
   return {
     element,
+    // What the model was sent is known, or more of it.
+    asked(next) {
+      asked = next;
+      paint(true);
+    },
     // New rows have arrived.
     grown() {
       if (isFollowing) now = rows.length;
