@@ -71,7 +71,9 @@ def test_openai_calls_a_named_server(tmp_path, stream):
             return response
 
         answer = ask(wanted("all__echo", message="hello"))
-        [called, said] = answer.output
+        [listed, called, said] = answer.output
+        assert (listed.type, listed.server_label, listed.error) == ("mcp_list_tools", "all", None)
+        assert sorted(entry.name for entry in listed.tools) == ["echo", "get-sum"]
         assert (called.type, called.server_label, called.name) == ("mcp_call", "all", "echo")
         assert json.loads(called.arguments) == {"message": "hello"} and called.error is None
         assert "hello" in called.output and "hello" in said.content[0].text
@@ -81,12 +83,66 @@ def test_openai_calls_a_named_server(tmp_path, stream):
         assert sorted(name for name in json.loads(again.output_text) if name.startswith("all__")) == ["all__echo", "all__get-sum"]
 
 
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "replayed"])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_openai_approves_and_declines(tmp_path, stream, stored):
+    with gateway(tmp_path) as (url, server):
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=STARTING)
+        approval = {"never": {"tool_names": ["get-sum"]}}
+        tool = {"type": "mcp", "server_label": "all", "server_url": server, "require_approval": approval}
+        history, previous, kinds = [], None, []
+
+        def ask(*items):
+            nonlocal previous
+            history.extend(items)
+            request = {"model": "m", "tools": [tool], "input": list(items) if stored else history, "store": stored}
+            if stored and previous:
+                request["previous_response_id"] = previous
+            if stream:
+                with client.responses.stream(**request) as events:
+                    kinds.extend(event.type for event in events)
+                    response = events.get_final_response()
+            else:
+                response = client.responses.create(**request)
+            assert response.status == "completed"
+            history.extend(item.model_dump(exclude_none=True) for item in response.output)
+            previous = response.id
+            return response.output
+
+        def user(text):
+            return {"role": "user", "content": text}
+
+        def answer(request, approve, **more):
+            return {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve, **more}
+
+        listed, request = ask(user(wanted("all__echo", message="hello")))
+        assert (listed.type, listed.server_label) == ("mcp_list_tools", "all")
+        assert (request.type, request.server_label, request.name) == ("mcp_approval_request", "all", "echo")
+        assert json.loads(request.arguments) == {"message": "hello"}
+        called, said = ask(answer(request, True))
+        assert (called.type, called.approval_request_id, called.arguments) == ("mcp_call", request.id, request.arguments)
+        assert "hello" in called.output and "hello" in said.content[0].text
+        [request] = ask(user(wanted("all__echo", message="bye")))
+        [said] = ask(answer(request, False, reason="Too long."))
+        assert "declined" in said.content[0].text and "Too long." in said.content[0].text
+        # This tool needs no approval.
+        called, said = ask(user(wanted("all__get-sum", a=2, b=3)))
+        assert (called.type, called.name, called.approval_request_id) == ("mcp_call", "get-sum", None)
+        assert "5" in said.content[0].text
+        if stream:
+            events = {"mcp_list_tools.in_progress", "mcp_list_tools.completed", "mcp_call.in_progress", "mcp_call.completed"}
+            assert {f"response.{event}" for event in events} <= set(kinds)
+
+
 def test_openai_is_told_what_is_not_possible(tmp_path):
     with gateway(tmp_path) as (url, server):
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=STARTING)
         tool = {"type": "mcp", "server_label": "all", "server_url": server}
         with pytest.raises(openai.BadRequestError, match="require_approval"):
-            client.responses.create(model="m", input="list", tools=[tool])
+            client.responses.create(model="m", input="list", tools=[{**tool, "require_approval": "sometimes"}])
+        answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+        with pytest.raises(openai.BadRequestError, match="approval_request_id"):
+            client.responses.create(model="m", input=[{"role": "user", "content": "list"}, answer], tools=[tool])
         other = {**tool, "server_url": "https://other.example/mcp"}
         answer = client.responses.create(model="m", input="list", tools=[other])
         assert answer.metadata["toolwire_ignored_tools"] == "mcp"

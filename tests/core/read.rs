@@ -114,6 +114,7 @@ impl Sink for Read {
             }
             Event::Refusal(text) => self.run("refused", &text),
             Event::Warning(warning) => panic!("{warning:?} of a reader"),
+            Event::Mcp(item) => panic!("{item:?} of a reader"),
             Event::CallStart(start) => self.calls.push(Call {
                 index: start.index,
                 id: start.id.into_owned(),

@@ -212,6 +212,7 @@ impl Held {
                 let texts = [&call.arguments, &call.content].into_iter().flatten();
                 call.id.len() + call.name.len() + texts.map(|text| text.len()).sum::<usize>()
             }
+            Self::Event(Event::Mcp(item)) => item.size(),
             Self::Event(Event::Annotation(annotation)) => annotation.url.len() + annotation.title.len(),
             Self::Event(Event::Media(media)) => media.id.len() + media.data.len(),
             Self::Event(_) => 0,

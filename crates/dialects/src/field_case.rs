@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
-const KNOWN: [&str; 151] = [
+const KNOWN: [&str; 154] = [
     "action",
     "add_generation_prompt",
     "agent",
     "allowed_tools",
+    "approve",
     "arguments",
     "audio",
     "background",
@@ -100,6 +101,7 @@ const KNOWN: [&str; 151] = [
     "queries",
     "query",
     "raw",
+    "reason",
     "reasoning",
     "reasoning_content",
     "reasoning_effort",
@@ -112,6 +114,7 @@ const KNOWN: [&str; 151] = [
     "role",
     "safety_identifier",
     "seed",
+    "server_label",
     "service_tier",
     "signature",
     "skip_special_tokens",

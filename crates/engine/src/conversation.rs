@@ -4,6 +4,7 @@
 //! and an upstream dialect's `request` module encodes it. What it does not model is stored as [`Rest`] and
 //! [`Received`], for upstreams that speak the client's dialect.
 
+mod approvals;
 mod arguments;
 mod arrange;
 mod as_written;
@@ -25,6 +26,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 pub use self::{
+    approvals::{APPROVAL_PREFIX, Approval, McpState, approval_call_id, is_approval_call, mcp_tool_name},
     arguments::Arguments,
     arrange::{
         CallsById, has_joinable_turns, is_empty_turn, joined_system_turns, joined_user_turns,
@@ -74,6 +76,8 @@ pub struct Conversation {
     /// The names of the tools that toolwire runs. The client did not declare them, and is not asked to run
     /// calls to them.
     pub hosted_tools: Vec<String>,
+    /// Approvals of calls to MCP servers that the client names, and what it knows of these servers.
+    pub mcp: McpState,
     /// Declared tools that are not client functions, because a server runs them or only their API knows their
     /// schemas. Upstreams of other dialects do not receive them.
     pub server_tools: Vec<ServerTool>,

@@ -66,6 +66,8 @@ pub enum Event<'a> {
     /// A call that the upstream ran, reported separately from the response's own calls. It has no other call
     /// events.
     ServerCall(Box<ServerCall<'a>>),
+    /// What clients of Responses are told about an MCP server that they have named.
+    Mcp(Box<McpItem>),
     /// A citation that applies to the text so far.
     Annotation(Annotation<'a>),
     /// An image or file from the upstream or from a hosted call.
@@ -249,6 +251,47 @@ pub struct ServerCall<'a> {
     pub details: Option<Cow<'a, str>>,
     /// Whether the tool reported a failure.
     pub is_error: bool,
+    /// The id of the request for approval that the client has granted for this call. Empty if there was none.
+    pub approval: Cow<'a, str>,
+}
+
+/// What clients of Responses are told about an MCP server that they have named, in addition to its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum McpItem {
+    /// The server's tools.
+    Tools {
+        /// The client's name for the server.
+        server: String,
+        /// The tools as the API lists them, a JSON array.
+        tools: String,
+        /// Why the server cannot be used.
+        error: Option<String>,
+    },
+    /// Asks the client to approve a call, which has not run.
+    ApprovalRequest {
+        /// The client's name for the server.
+        server: String,
+        /// The server's name for the tool.
+        tool: String,
+        /// The arguments as the model wrote them.
+        arguments: String,
+        /// Distinguishes the server from others of the same name. Consists of hexadecimal digits.
+        mark: String,
+    },
+}
+
+impl McpItem {
+    /// Size of the texts in bytes.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Tools { server, tools, error } => {
+                server.len() + tools.len() + error.as_ref().map_or(0, String::len)
+            }
+            Self::ApprovalRequest { server, tool, arguments, mark } => {
+                server.len() + tool.len() + arguments.len() + mark.len()
+            }
+        }
+    }
 }
 
 /// Boxed, since these calls are rare and would make every event larger.
@@ -271,6 +314,7 @@ impl ServerCall<'_> {
             content: self.content.map(own),
             details: self.details.map(own),
             is_error: self.is_error,
+            approval: own(self.approval),
         }
     }
 
@@ -441,6 +485,7 @@ impl Event<'_> {
                 Event::CallResult(CallResult { index, id: own(id), content: own(content), is_error })
             }
             Event::ServerCall(call) => Event::from(call.into_owned()),
+            Event::Mcp(item) => Event::Mcp(item),
             Event::Annotation(Annotation { url, title, span }) => {
                 Event::Annotation(Annotation { url: own(url), title: own(title), span })
             }

@@ -7,15 +7,18 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
+    sync::Arc,
 };
 
 use http::{HeaderName, HeaderValue};
+use ring::digest::{SHA256, digest};
 use secrecy::SecretString;
 use serde_json::Value;
 
 use toolwire_pipeline::{
     conversation::Conversation,
     failure::{Failure, Kind},
+    wire::hex,
 };
 
 /// Maximum number and size of the headers for one server.
@@ -58,6 +61,8 @@ pub struct ClientServer {
     pub(crate) authorization: Option<SecretString>,
     pub(crate) headers: Vec<(String, SecretString)>,
     tools: ToolFilter,
+    /// `None` in APIs without approvals.
+    approval: Option<ApprovalRule>,
 }
 
 /// Which tools of a server the client wants.
@@ -66,23 +71,67 @@ pub struct ClientServer {
 struct ToolFilter {
     others: bool,
     named: HashMap<String, bool>,
+    read_only: Option<bool>,
 }
 
 impl ToolFilter {
     fn all() -> Self {
-        Self { others: true, named: HashMap::new() }
+        Self { others: true, ..Self::default() }
     }
 
     fn only<'n>(names: impl Iterator<Item = &'n str>) -> Self {
-        Self { others: false, named: names.map(|name| (name.to_owned(), true)).collect() }
+        Self { named: names.map(|name| (name.to_owned(), true)).collect(), ..Self::default() }
+    }
+}
+
+/// Which calls need the client's approval.
+#[derive(Debug)]
+struct ApprovalRule {
+    always: ToolMatch,
+    never: ToolMatch,
+    others: bool,
+}
+
+/// Some tools of a server, for which all conditions hold. Without a condition, it is none of them.
+#[derive(Debug, Default)]
+struct ToolMatch {
+    names: Option<HashSet<String>>,
+    read_only: Option<bool>,
+}
+
+impl ToolMatch {
+    fn matches(&self, tool: &str, is_read_only: bool) -> bool {
+        let is_named = self.names.as_ref().is_none_or(|names| names.contains(tool));
+        let is_alike = self.read_only.is_none_or(|read_only| read_only == is_read_only);
+        (self.names.is_some() || self.read_only.is_some()) && is_named && is_alike
     }
 }
 
 impl ClientServer {
     /// Whether the client wants this tool of the server.
     #[cfg(feature = "mcp")]
-    pub(crate) fn wants(&self, tool: &str) -> bool {
+    pub(crate) fn wants(&self, tool: &str, is_read_only: bool) -> bool {
         self.tools.named.get(tool).copied().unwrap_or(self.tools.others)
+            && self.tools.read_only.is_none_or(|read_only| read_only == is_read_only)
+    }
+
+    /// Whether a call of this tool needs the client's approval.
+    pub(crate) fn needs_approval(&self, tool: &str, is_read_only: bool) -> bool {
+        self.approval.as_ref().is_some_and(|rule| {
+            rule.always.matches(tool, is_read_only)
+                || (rule.others && !rule.never.matches(tool, is_read_only))
+        })
+    }
+
+    /// Whether the client's API has items for the server's tools and their calls.
+    pub(crate) fn has_items(&self) -> bool {
+        self.approval.is_some()
+    }
+
+    /// Distinguishes the server from others to which the client gives the same name: 64 bits, in hexadecimal.
+    pub(crate) fn mark(&self) -> Arc<str> {
+        let digest = digest(&SHA256, self.url.as_bytes());
+        hex::encode(digest.as_ref().get(..8).unwrap_or_default()).into()
     }
 }
 
@@ -163,6 +212,10 @@ impl Declared<'_> {
             authorization: authorization.map(|(_, token)| token.to_owned().into()),
             headers: headers(self.value.get("headers"), &refusal)?,
             tools: self.filter(conversation, &refusal)?,
+            approval: match self.value.get("server_label") {
+                Some(_) => Some(approval(self.value.get("require_approval"), &refusal)?),
+                None => None,
+            },
         })
     }
 
@@ -170,22 +223,22 @@ impl Declared<'_> {
         if self.value.get("server_label").is_none() {
             return Ok(self.toolset(conversation));
         }
-        check_approval(self.value.get("require_approval"), refusal)?;
-        let names = match self.value.get("allowed_tools") {
-            None | Some(Value::Null) => return Ok(ToolFilter::all()),
-            Some(Value::Object(filter)) if filter.get("read_only").is_some_and(|flag| flag == true) => {
-                let why = "is not supported, since what servers say about their tools is not trusted; use `tool_names`";
-                return Err(refusal.of("allowed_tools.read_only", why));
+        match self.value.get("allowed_tools") {
+            None | Some(Value::Null) => Ok(ToolFilter::all()),
+            Some(filter @ Value::Object(_)) => {
+                let ToolMatch { names, read_only } = tool_match(filter, "allowed_tools", refusal)?;
+                let filter = match &names {
+                    None => ToolFilter::all(),
+                    Some(names) => ToolFilter::only(names.iter().map(String::as_str)),
+                };
+                Ok(ToolFilter { read_only, ..filter })
             }
-            Some(Value::Object(filter)) => match filter.get("tool_names") {
-                None | Some(Value::Null) => return Ok(ToolFilter::all()),
-                Some(names) => names,
-            },
-            Some(names) => names,
-        };
-        let names =
-            names.as_array().ok_or_else(|| refusal.of("allowed_tools", "must be an array of names"))?;
-        Ok(ToolFilter::only(names.iter().filter_map(Value::as_str)))
+            Some(names) => {
+                let names = names.as_array();
+                let names = names.ok_or_else(|| refusal.of("allowed_tools", "must be an array of names"))?;
+                Ok(ToolFilter::only(names.iter().filter_map(Value::as_str)))
+            }
+        }
     }
 
     /// What the tools or the server's `tool_configuration` say about its tools.
@@ -200,6 +253,7 @@ impl Declared<'_> {
             return ToolFilter {
                 others,
                 named: named.map(|(name, config)| (name.clone(), on(config))).collect(),
+                read_only: None,
             };
         }
         let Some(configuration) = self.value.get("tool_configuration").filter(|own| own.is_object()) else {
@@ -213,16 +267,48 @@ impl Declared<'_> {
     }
 }
 
-/// Checks that no call needs an approval.
-fn check_approval(rule: Option<&Value>, refusal: &Refusal) -> Result<(), Failure> {
-    match rule.and_then(Value::as_str) {
-        Some("never") => Ok(()),
-        _ => {
-            let why =
-                "must be `never`: toolwire asks the client for no approvals (the API's default is `always`)";
-            Err(refusal.of("require_approval", why).with_code("unsupported_value"))
-        }
+/// Reads which calls need an approval. By default, all do.
+fn approval(rule: Option<&Value>, refusal: &Refusal) -> Result<ApprovalRule, Failure> {
+    let filter = |key: &str| match rule.and_then(|rule| rule.get(key)) {
+        None | Some(Value::Null) => Ok(ToolMatch::default()),
+        Some(filter) => tool_match(filter, &format!("require_approval.{key}"), refusal),
+    };
+    let others = match rule {
+        None | Some(Value::Null | Value::Object(_)) => true,
+        Some(rule) => match rule.as_str() {
+            Some("always") => true,
+            Some("never") => false,
+            _ => {
+                let why = "must be `always`, `never`, or an object with filters of these names";
+                return Err(refusal.of("require_approval", why));
+            }
+        },
+    };
+    Ok(ApprovalRule { always: filter("always")?, never: filter("never")?, others })
+}
+
+/// Reads a filter of tools.
+fn tool_match(filter: &Value, path: &str, refusal: &Refusal) -> Result<ToolMatch, Failure> {
+    if !filter.is_object() {
+        return Err(refusal.of(path, "must be an object with `tool_names` or `read_only`"));
     }
+    let names = match filter.get("tool_names") {
+        None | Some(Value::Null) => None,
+        Some(names) => {
+            let read = |name: &Value| name.as_str().map(str::to_owned);
+            let names = names.as_array().and_then(|names| names.iter().map(read).collect());
+            Some(
+                names
+                    .ok_or_else(|| refusal.of(&format!("{path}.tool_names"), "must be an array of names"))?,
+            )
+        }
+    };
+    let read_only = match filter.get("read_only") {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(flag)) => Some(*flag),
+        Some(_) => return Err(refusal.of(&format!("{path}.read_only"), "must be a boolean")),
+    };
+    Ok(ToolMatch { names, read_only })
 }
 
 /// Reads the headers for a server.
@@ -292,4 +378,70 @@ pub(super) fn take_out(conversation: &mut Conversation, labels: &HashSet<String>
     }
     let is_served = |kind: &str| matches!(kind, SERVER | TOOLSET) && !kinds.contains(kind);
     conversation.server_tools.retain(|tool| !is_served(&tool.kind));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The tools `look`, which is read-only, and `add` that need an approval by this rule.
+    fn asked(rule: Option<&Value>) -> Vec<&'static str> {
+        let rule = approval(rule, &Refusal("tools[0]".to_owned())).unwrap();
+        let server = ClientServer {
+            label: "s".to_owned(),
+            url: String::new(),
+            authorization: None,
+            headers: Vec::new(),
+            tools: ToolFilter::all(),
+            approval: Some(rule),
+        };
+        let tools = [("look", true), ("add", false)].into_iter();
+        tools
+            .filter(|(tool, is_read_only)| server.needs_approval(tool, *is_read_only))
+            .map(|it| it.0)
+            .collect()
+    }
+
+    #[test]
+    fn calls_need_an_approval_unless_the_client_says_otherwise() {
+        let both = ["look", "add"];
+        for rule in [
+            json!(null),
+            json!("always"),
+            json!({}),
+            json!({"never": {}}),
+            json!({"never": null, "always": null}),
+            json!({"never": {"tool_names": []}}),
+            json!({"never": {"tool_names": ["ad", "Add"]}}),
+            json!({"always": {"tool_names": ["add"]}}),
+            json!({"never": {"tool_names": ["add"], "read_only": true}}),
+            json!({"never": {"tool_names": ["add"]}, "always": {"tool_names": ["add"]}}),
+        ] {
+            assert_eq!(asked(Some(&rule)), both, "{rule}");
+        }
+        assert_eq!(asked(None), both);
+        for (rule, expected) in [
+            (json!("never"), &[][..]),
+            (json!({"never": {"tool_names": ["add"]}}), &["look"][..]),
+            (json!({"never": {"read_only": true}}), &["add"][..]),
+            (json!({"never": {"read_only": false}}), &["look"][..]),
+            (json!({"never": {"tool_names": ["look", "add"], "read_only": true}}), &["add"][..]),
+            (json!({"never": {"tool_names": ["look", "add"]}, "always": {"read_only": false}}), &["add"][..]),
+        ] {
+            assert_eq!(asked(Some(&rule)), expected, "{rule}");
+        }
+    }
+
+    #[test]
+    fn marks_of_servers_are_short_and_differ() {
+        let mark = |url: &str| {
+            let (label, authorization, headers) = (String::new(), None, Vec::new());
+            let tools = ToolFilter::all();
+            ClientServer { label, url: url.to_owned(), authorization, headers, tools, approval: None }.mark()
+        };
+        assert_eq!(mark("https://a.example/mcp").len(), 16);
+        assert_ne!(mark("https://a.example/mcp"), mark("https://b.example/mcp"));
+    }
 }

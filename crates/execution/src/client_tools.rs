@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
@@ -9,19 +10,26 @@ use super::{
     provider::Provider,
     registry::{Hosted, Registry, Snapshot},
     stage::Execution,
+    tool::ToolSpec,
 };
 use toolwire_pipeline::{
     conversation::{Conversation, ToolChoice},
+    event::McpItem,
     failure::{Failure, Kind},
 };
 
 /// Maximum number of servers that one request names.
 const MAX_SERVERS: usize = 16;
 
+/// Maximum size of the tools that one response lists, in bytes. Further tools are listed by name only.
+const MAX_LISTS: usize = 512 << 10;
+
 /// The tools of the servers that a request names. Their connections end when nothing uses the tools any more.
 #[derive(Debug, Default)]
 pub struct ClientTools {
     tools: Vec<Hosted>,
+    /// The lists that the client has not seen, in the order of the servers.
+    lists: Vec<McpItem>,
     /// Whether servers were taken out of the request.
     has_servers: bool,
 }
@@ -30,6 +38,11 @@ impl ClientTools {
     /// Whether servers were taken out of the request.
     pub fn have_servers(&self) -> bool {
         self.has_servers
+    }
+
+    /// Removes and returns what the client is told about the servers.
+    pub fn take_lists(&mut self) -> Vec<McpItem> {
+        std::mem::take(&mut self.lists)
     }
 
     /// The tools of `snapshot`, and these.
@@ -83,7 +96,7 @@ impl Execution {
             for (place, ((name, provider), server)) in servers.into_iter().enumerate() {
                 connecting.spawn(async move {
                     let connected = provider.connect(&server).await;
-                    (place, name, server.label, connected)
+                    (place, name, server, connected)
                 });
             }
             let mut connected: Vec<_> = connecting.join_all().await;
@@ -94,18 +107,61 @@ impl Execution {
             0 => return Ok(ClientTools::default()),
             _ => self.runtime().run(work).await.unwrap_or_default(),
         };
-        let mut tools = Vec::new();
-        for (_, name, label, connected) in connected {
-            let provider = connected.map_err(|reason| {
-                let message = format!("the MCP server `{label}` cannot be used: {reason}");
-                Failure::new(Kind::Request, message).with_code("mcp_server_unavailable")
-            })?;
-            tools.extend(self.registry().of_client(&name, &label, &provider));
+        let (mut tools, mut lists, mut room) = (Vec::new(), Vec::new(), MAX_LISTS);
+        for (_, name, server, connected) in connected {
+            let label = server.label.as_str();
+            let (own, error) = match connected {
+                Ok(provider) => (self.registry().of_client(&name, &server, &provider), None),
+                Err(reason) if server.has_items() && !is_needed(conversation, label) => {
+                    (Vec::new(), Some(reason))
+                }
+                Err(reason) => {
+                    let message = format!("the MCP server `{label}` cannot be used: {reason}");
+                    return Err(Failure::new(Kind::Request, message).with_code("mcp_server_unavailable"));
+                }
+            };
+            let is_known = error.is_none() && conversation.mcp.listed.iter().any(|known| known == label);
+            if server.has_items() && !is_known {
+                let tools = listed(&own, &mut room);
+                lists.push(McpItem::Tools { server: label.to_owned(), tools, error });
+            }
+            tools.extend(own);
         }
         choose(conversation, &tools);
         take_out(conversation, &labels);
-        Ok(ClientTools { tools, has_servers: true })
+        Ok(ClientTools { tools, lists, has_servers: true })
     }
+}
+
+/// Whether the request makes no sense without this server.
+fn is_needed(conversation: &Conversation, label: &str) -> bool {
+    let is_chosen =
+        |chosen: &Value| is_of_kind(chosen, SERVER) && text(chosen, "server_label") == Some(label);
+    conversation.server_choice.iter().any(is_chosen)
+        || conversation.mcp.approved.iter().any(|approval| approval.server == label)
+}
+
+/// A server's tools as the client's API lists them, a JSON array. Tools that exceed `room` are listed by name only.
+fn listed(tools: &[Hosted], room: &mut usize) -> String {
+    let entries = tools.iter().filter_map(|hosted| {
+        let name = &*hosted.shown.as_deref()?.tool;
+        let ToolSpec { description, parameters, annotations, .. } = &*hosted.spec;
+        let whole = format!(
+            r#"{{"name":{},"description":{},"input_schema":{},"annotations":{annotations}}}"#,
+            Value::from(name),
+            Value::from(description.as_str()),
+            parameters.view().raw(),
+        );
+        Some(match room.checked_sub(whole.len()) {
+            Some(left) => {
+                *room = left;
+                whole
+            }
+            None => json!({"name": name, "description": null, "input_schema": {}, "annotations": null})
+                .to_string(),
+        })
+    });
+    format!("[{}]", entries.collect::<Vec<_>>().join(","))
 }
 
 /// The provider that admits the server with this URL, and its name.

@@ -338,14 +338,18 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
     let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
     let (mut done, mut is_changed) = (Vec::new(), false);
     while let Some(first) = turns.next() {
-        if first.role != Role::Assistant {
+        // Calls that the client had to approve are in no record.
+        if first.role != Role::Assistant || first.begins_with_approval() {
             done.push(first);
             continue;
         }
         // Some clients replay one response as several turns.
         let mut run = vec![first];
         // Results between these turns are also in the record.
-        while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
+        let goes_on = |turn: &Turn| {
+            !turn.begins_with_approval() && (turn.role == Role::Assistant || turn.is_own_result())
+        };
+        while let Some(more) = turns.next_if(goes_on) {
             run.push(more);
         }
         let client_calls = || run.iter().flat_map(calls).filter(|call| !is_own_id(&call.id));

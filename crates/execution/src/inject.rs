@@ -77,6 +77,9 @@ pub(super) fn inject(
         let own = &hosted.spec.parameters;
         let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
         conversation.hosted_tools.push(name.clone());
+        if hosted.needs_approval() {
+            conversation.mcp.asks.push(name.clone());
+        }
         conversation.tools.push(Tool {
             description: hosted.spec.description.clone(),
             parameters: Some(parameters),

@@ -19,6 +19,7 @@
     reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
 )]
 
+mod approvals;
 mod arguments;
 mod asker;
 mod cache;
@@ -94,6 +95,7 @@ pub use self::{
     turn::{HostedTurn, Ran},
 };
 pub use self::{
+    approvals::approved_calls,
     client_servers::{ClientServer, without_secrets},
     client_tools::ClientTools,
     settings::ExecutionSettings,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     audit::{Audit, AuditEvent},
+    client_servers::ClientServer,
     intent::Needs,
     progress,
     provider::{Provider, ProviderState},
@@ -58,6 +59,12 @@ pub struct Hosted {
 pub(crate) struct ShownTool {
     pub(crate) server: Arc<str>,
     pub(crate) tool: Arc<str>,
+    /// Distinguishes the server from others of the same name.
+    pub(crate) mark: Arc<str>,
+    /// Whether calls need the client's approval.
+    pub(crate) needs_approval: bool,
+    /// Whether clients see calls in any case, since their API has an item for them.
+    pub(crate) is_item: bool,
 }
 
 impl Hosted {
@@ -204,16 +211,17 @@ impl Registry {
         )
     }
 
-    /// The tools of a server that a client calls `label`, by the rules for tools of their names. `provider_name` is that
-    /// of the provider which admits the server.
+    /// The tools of a server that a client has named, by the rules for tools of their names. `provider_name` is that of
+    /// the provider which admits the server.
     pub(crate) fn of_client(
         &self,
         provider_name: &Arc<str>,
-        label: &str,
+        client: &ClientServer,
         provider: &Arc<dyn Provider>,
     ) -> Vec<Hosted> {
         let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
-        let server: Arc<str> = label.into();
+        let label = client.label.as_str();
+        let (server, mark): (Arc<str>, _) = (label.into(), client.mark());
         let of_spec = |spec: Arc<ToolSpec>| {
             let name = normalized(&spec.name);
             let spec = usable(spec).inspect_err(|reason| {
@@ -226,7 +234,13 @@ impl Registry {
                 own.starts_with("web_") || own.contains("tool_search") || *own == "generate_images"
             };
             let tool = own.filter(|own| !is_taken(own)).unwrap_or(&spec.name);
-            let shown = Some(Arc::new(ShownTool { server: Arc::clone(&server), tool: tool.into() }));
+            let shown = Some(Arc::new(ShownTool {
+                server: Arc::clone(&server),
+                tool: tool.into(),
+                mark: Arc::clone(&mark),
+                needs_approval: client.needs_approval(own.unwrap_or(tool), spec.is_read_only()),
+                is_item: client.has_items(),
+            }));
             let rules = self.settings.rules_for(&name, &[]);
             Some(Hosted {
                 name: name.into(),

@@ -33,6 +33,15 @@ pub struct ToolSpec {
     pub timeout: Duration,
     /// Default rate limit per client.
     pub(crate) rate_limit: Option<Rate>,
+    /// What an MCP server says about the tool, as its protocol has it. `Null` if it says nothing.
+    pub(crate) annotations: Value,
+}
+
+impl ToolSpec {
+    /// Whether the tool changes nothing, if its MCP server can be believed.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.annotations.get("readOnlyHint") == Some(&Value::Bool(true))
+    }
 }
 
 /// A tool without arguments, for `..ToolSpec::default()`.
@@ -50,6 +59,7 @@ impl Default for ToolSpec {
             reads_known_pages: false,
             timeout: Duration::from_secs(60),
             rate_limit: None,
+            annotations: Value::Null,
         }
     }
 }

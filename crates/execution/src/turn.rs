@@ -245,6 +245,12 @@ impl HostedTurn {
         }
     }
 
+    /// The tools that are offered to the model, by the names that it knows.
+    pub(super) fn offered_tools(&self) -> impl Iterator<Item = (&str, &Hosted)> {
+        let tools = self.offered.iter().flatten();
+        tools.filter_map(|(name, place)| Some((name.as_str(), self.snapshot.tools().get(*place)?)))
+    }
+
     /// The tool's own name, which may differ from the name in the call.
     pub fn own_name(&self, called: &str) -> Arc<str> {
         self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
@@ -255,7 +261,7 @@ impl HostedTurn {
         let is_it = |place: &usize| {
             let tool = self.snapshot.tools().get(*place);
             tool.is_some_and(|tool| match &tool.shown {
-                Some(shown) => *shown.tool == *own,
+                Some(shown) => shown.is_called(own),
                 None => *tool.name == *own,
             })
         };

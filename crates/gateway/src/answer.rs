@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A response usually starts in `Opening`. It starts in `Preparing` if other requests must come first, such as one that
-//! describes images for a model without vision. `Making` comes before `Opening` when a large request is built for a
+//! describes images for a model without vision, and in `Approved` if calls run that the client has approved. `Making` comes before `Opening` when a large request is built for a
 //! later hop, or in place of a refused request.
 //!
 //! No task or channel connects the two connections: the client's connection polls the body, which polls the upstream's
@@ -217,7 +217,11 @@ impl AnswerBody {
             this.deadlines.as_mut().expect_content(this.flow.patience());
         }
         match this.flow.asked.stage {
-            Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) | Stage::Making(..) => {
+            Stage::Preparing(_)
+            | Stage::Approved
+            | Stage::Opening(_)
+            | Stage::Deciding(_)
+            | Stage::Making(..) => {
                 this.deadlines.on_upstream_request();
             }
             Stage::Streaming(_) => this.deadlines.on_upstream_data(this.flow.is_filler),

@@ -7,14 +7,18 @@
 //!
 //! This is where the proxy combines the stages for a request. `fixture::replay` does the same for a recorded response.
 
+mod approved;
 mod teaching;
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 
-use self::teaching::taught;
 pub(super) use self::teaching::{Encoded, encode, encrypted, sent};
+use self::{
+    approved::{approved, planned},
+    teaching::taught,
+};
 use super::{
     auth::Caller,
     command::{self, Command},
@@ -37,7 +41,9 @@ use toolwire_pipeline::{
         Answering, ClientDialect, Clock, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest,
         check_choice,
     },
+    event::Event,
     failure::{Failure, Kind},
+    pipeline::FollowUp,
     rules::{Enforce, Reasoning, ReasoningStart, Rules},
 };
 
@@ -66,6 +72,10 @@ pub(super) struct Exchange {
     pub(super) keeper: Option<Keeper>,
     /// The command in the newest message, which is executed in place of a request to the upstream.
     pub(super) command: Option<Command>,
+    /// The calls that the client has approved, which run before the upstream is asked.
+    pub(super) approved: Option<FollowUp>,
+    /// What the client is told before the first content.
+    pub(super) preface: Vec<Event<'static>>,
     /// The body of the upstream's response, if it is known without a request.
     pub(super) made: Option<Bytes>,
 }
@@ -165,7 +175,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
     let SharedState { config, capabilities, states, .. } = shared;
     let DecodedRequest { id, caller, dialect, received, is_as_sent, .. } = request;
-    let DecodedRequest { mut conversation, reasoning, stamp, earlier, client_tools, .. } = request;
+    let DecodedRequest { mut conversation, reasoning, stamp, earlier, mut client_tools, .. } = request;
     let body = is_as_sent.then_some(received);
     let owner = caller.owner;
     let model = model(config, dialect, &conversation)?;
@@ -176,6 +186,8 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let clock = Clock::new(monotonic);
     let mut answering = Answering { reasoning, clock, ..Answering::new(&conversation, stamp) };
     look_at_server(capabilities, model, &conversation);
+    let (lists, has_servers) = (client_tools.take_lists(), client_tools.have_servers());
+    let mut preface: Vec<_> = lists.into_iter().map(|list| Event::Mcp(Box::new(list))).collect();
     let states = states.of_model(owner, model).inspect(|states| states.restore(&mut conversation));
     let offered = match is_summary {
         true => Offered::default(),
@@ -183,15 +195,24 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     };
     conversation.settle_own_calls(|name| offered.name(name).or_else(|| upstream_tool(model, name)));
     let Offered { command, hosted, searching } = offered.after(earlier.as_deref());
+    let approved = match is_summary {
+        true => None,
+        false => approved(&conversation, hosted.as_deref(), has_servers)?,
+    };
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
-    let built = build(capabilities, model, dialect, &conversation, body, owner, now)?;
+    let planned = planned(&conversation, approved.as_ref());
+    let built = build(capabilities, model, dialect, &planned, body, owner, now)?;
+    drop(planned);
     let Built { start, thinking, lacks_forced_call, may_join, has_tool_media, constrained, .. } = built;
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let runs_calls = hosted.is_some() || searching.is_some();
     let whole = body.filter(|_| !runs_calls && !is_settled && !is_summary);
     let goes_on = earlier.is_some();
+    if let (Some(calls), Some(earlier), Some(hosted)) = (&approved, &earlier, &hosted) {
+        preface.extend(earlier.shown_again(&calls.hosted, hosted));
+    }
     let may_go_on = goes_on || may_follow_up || lacks_forced_call || constrained.is_some() || runs_calls;
     let mut hops = (may_go_on || may_join || has_tool_media || !built.dispensable.is_empty()).then(|| {
         Box::new(AskAgain::new(FirstRequest {
@@ -209,6 +230,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
             may_join,
             dispensable: built.dispensable,
             earlier,
+            approved: approved.iter().flat_map(|calls| &calls.hosted).map(|call| call.id.clone()).collect(),
             keeper: (hosted.is_some() || goes_on).then(|| shared.hops.keeper(owner, dialect, received)),
             has_tool_media,
         })) as Box<dyn DecideHop>
@@ -230,6 +252,8 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
         hosted,
         keeper,
         command,
+        approved: approved.filter(|_| !goes_on),
+        preface,
         made: None,
     })
 }

@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
-    conversation::{Call, Conversation, TOOL_MEDIA, ToolMedia, Turn},
+    conversation::{Call, Conversation, Part, TOOL_MEDIA, ToolMedia, Turn},
     dialect::{ModelFacts, Observed, Reader, UpstreamRequest, refused_member, refuses_roles},
     event::{Event, Media, Warning},
     failure::Failure,
@@ -219,7 +219,12 @@ impl AskAgain {
             self.had_hosted = hosted.exhausted_limit().is_none();
         }
         let (conversed, repeated) = self.so_far.turns();
-        conversation.turns.extend(conversed.iter().map(|turn| Turn::clone(turn)));
+        for turn in conversed {
+            match self.is_approved(turn) {
+                true => conversation.add_approved(Turn::clone(turn)),
+                false => conversation.turns.push(Turn::clone(turn)),
+            }
+        }
         let model = exchange::model(&self.first.config, self.first.dialect, &conversation)?;
         let mut known = self.first.capabilities.about(model, &conversation, self.first.subject.owner);
         if self.joins {
@@ -261,6 +266,17 @@ impl AskAgain {
                 Ok(conversation)
             }
         }
+    }
+
+    /// Whether the turn consists of calls that the client has approved.
+    fn is_approved(&self, turn: &Turn) -> bool {
+        matches!(turn.parts.first(), Some(Part::Call(call)) if self.first.approved.contains(&call.id))
+    }
+
+    /// Whether the call waits for the client's approval.
+    fn is_waiting(&self, call: &Call) -> bool {
+        let hosted = self.first.hosted.as_ref().filter(|_| !self.first.approved.contains(&call.id));
+        hosted.is_some_and(|hosted| hosted.approval_request(call).is_some())
     }
 
     fn is_search(&self, call: &Call) -> bool {
@@ -318,6 +334,7 @@ impl DecideHop for AskAgain {
             return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
         }
         let searching = self.searches.as_mut().and_then(|searches| searches.start(&mut calls));
+        calls.retain(|call| !self.is_waiting(call));
         let hosted = self.first.hosted.clone().filter(|_| !calls.is_empty());
         let running = hosted.map(|hosted| self.run(hosted, calls));
         self.running = Some(follow_up);
@@ -337,13 +354,17 @@ impl DecideHop for AskAgain {
     fn ran(&mut self, Results { ran, images, found }: Results) -> Continuation {
         self.so_far.room =
             images.iter().fold(self.so_far.room, |room, image| room.saturating_sub(image.data.len()));
-        let Some(FollowUp { mut turns, is_last, .. }) = self.running.take() else {
+        let Some(FollowUp { mut turns, is_last, hosted: calls, .. }) = self.running.take() else {
             return Continuation::End(None);
         };
+        let is_last = is_last || calls.iter().any(|call| self.is_waiting(call));
         let searches = self.searches.as_deref_mut();
         let are_seen = searches.as_ref().is_some_and(|searches| searches.are_seen());
         let mut shown = searches.map_or_else(Vec::new, |searches| searches.ended(self.first.dialect, &found));
         if is_last {
+            if let Some(hosted) = &self.first.hosted {
+                shown.extend(outcome(&ran, images, |ran| hosted.visibility_of(&ran.output.name)));
+            }
             return Continuation::EndWith(shown);
         }
         self.so_far.has_run |= !ran.is_empty();
@@ -355,7 +376,7 @@ impl DecideHop for AskAgain {
         let results = results(&turns, &outputs);
         turns.extend(results);
         if let Some(hosted) = &self.first.hosted {
-            shown.extend(outcome(&ran, images, hosted.visibility()));
+            shown.extend(outcome(&ran, images, |ran| hosted.visibility_of(&ran.output.name)));
         }
         let before = self.so_far.turns.len();
         let continuation = self.ask(turns, shown);
@@ -371,21 +392,7 @@ impl DecideHop for AskAgain {
     fn announced(&self) -> Vec<Event<'static>> {
         let Some(hosted) = &self.first.hosted else { return Vec::new() };
         let running = self.running.iter().flat_map(|running| &running.hosted);
-        let running = running.filter(|call| !self.is_search(call));
-        match hosted.visibility() {
-            Visibility::Off => Vec::new(),
-            Visibility::Reasoning => {
-                let lines: Vec<_> = running.filter_map(|call| hosted.progress(call)).collect();
-                lined(lines.iter().map(String::as_str)).into_iter().collect()
-            }
-            Visibility::Items => {
-                let announced = |call: &Call| {
-                    let (name, server) = hosted.shown_names(&call.name);
-                    announced(call, &name, &server)
-                };
-                running.map(|call| Event::from(announced(call))).collect()
-            }
-        }
+        announced(running.filter(|call| !self.is_search(call)), hosted, &self.first.approved)
     }
 
     fn poll_announced(&self, cx: &Context<'_>) -> Poll<Vec<Event<'static>>> {

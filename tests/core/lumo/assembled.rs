@@ -46,6 +46,7 @@ impl Assembled {
                 self.note("text");
             }
             Event::Warning(warning) => panic!("{warning:?} of a reader"),
+            Event::Mcp(item) => panic!("{item:?} of a reader"),
             Event::Reasoning(reasoning) => {
                 assert!(!reasoning.text.is_empty());
                 self.reasoning.push_str(&reasoning.text);

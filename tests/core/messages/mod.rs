@@ -218,6 +218,7 @@ fn response() -> Vec<Event<'static>> {
         content: Some(r#"{"results":[{"url":"https://a","title":"A","snippet":"x"}]}"#.into()),
         details: None,
         is_error: false,
+        approval: "".into(),
     };
     let weather = ServerCall {
         id: "s2".into(),
@@ -228,6 +229,7 @@ fn response() -> Vec<Event<'static>> {
         content: Some("rain".into()),
         details: None,
         is_error: true,
+        approval: "".into(),
     };
     vec![
         Event::Start(Start { id: "msg_u".into(), model: "claude".into(), created: None }),

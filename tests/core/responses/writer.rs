@@ -145,6 +145,7 @@ fn everything() -> Vec<Event<'static>> {
         content: Some(r#"{"results":[{"url":"https://a","title":"A"}]}"#.into()),
         details: None,
         is_error: false,
+        approval: "".into(),
     };
     let asked = ServerCall {
         id: "s2".into(),
@@ -155,6 +156,7 @@ fn everything() -> Vec<Event<'static>> {
         content: None,
         details: None,
         is_error: false,
+        approval: "".into(),
     };
     let told = ServerCall { arguments: None, content: Some("rain".into()), is_error: true, ..asked.clone() };
     vec![
@@ -265,6 +267,7 @@ fn images_call(id: &str, runner: Runner, result: Option<bool>) -> Event<'static>
         content: result.map(|_| "links".into()),
         details: None,
         is_error: result == Some(false),
+        approval: "".into(),
     })
 }
 

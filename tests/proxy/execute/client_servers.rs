@@ -15,10 +15,10 @@ use crate::support::{
 };
 
 /// The heads and messages that a server has received.
-type Received = Arc<Mutex<Vec<(String, Value)>>>;
+pub(super) type Received = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// An MCP server with these tools, which answers calls with `result`.
-async fn server(tools: Value, result: Value) -> (Upstream, Received) {
+pub(super) async fn server(tools: Value, result: Value) -> (Upstream, Received) {
     let received = Received::default();
     let shared = (Arc::clone(&received), Arc::new((tools, result)));
     let upstream = Upstream::start_sharing(shared, |mut exchange, (received, answers)| async move {
@@ -47,26 +47,31 @@ async fn server(tools: Value, result: Value) -> (Upstream, Received) {
     (upstream.await, received)
 }
 
-fn tool(name: &str) -> Value {
+pub(super) fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Adds numbers.", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}})
 }
 
-fn said(text: &str) -> Value {
+pub(super) fn said(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
 /// A proxy whose clients may name `server`, with additional tables.
 async fn proxy(upstream: &Upstream, server: &Upstream, more: &str) -> Proxy {
+    admitting(upstream, server, "visibility = \"items\"", more).await
+}
+
+/// A proxy with these settings of `[execution]`.
+pub(super) async fn admitting(upstream: &Upstream, server: &Upstream, settings: &str, more: &str) -> Proxy {
     let mut setup = Setup::new(upstream.address);
     setup.execution = format!(
-        "[execution]\nvisibility = \"items\"\n[[providers]]\nname = \"clients\"\nkind = \"client_mcp\"\nallow_private = true\n\
+        "[execution]\n{settings}\n[[providers]]\nname = \"clients\"\nkind = \"client_mcp\"\nallow_private = true\n\
          start_timeout = \"2s\"\nservers = [\"http://{}/mcp\"]\n{more}",
         server.address
     );
     setup.start().await
 }
 
-async fn ask(proxy: &Proxy, path: &str, body: &Value) -> Value {
+pub(super) async fn ask(proxy: &Proxy, path: &str, body: &Value) -> Value {
     let request = Request::post(proxy.url(path)).header("content-type", "application/json");
     let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
     Client::new().send(request).await.unwrap().json().await
@@ -80,7 +85,7 @@ fn adding() -> [String; 3] {
     ]
 }
 
-fn responses(server: &Upstream) -> Value {
+pub(super) fn responses(server: &Upstream) -> Value {
     json!({"model": "m", "input": "What is 1 and 1?", "tools": [{"type": "mcp", "server_label": "sums",
         "server_url": format!("http://{}/mcp", server.address), "require_approval": "never",
         "authorization": "client-secret", "headers": {"X-Team": "team-secret"}}]})
@@ -106,13 +111,14 @@ async fn tools_of_a_clients_server_run_in_a_loop() {
         let (items, next) = match path {
             "/v1/responses" => {
                 let items = answer["output"].as_array().unwrap().clone();
-                assert_eq!(items[0]["type"], "mcp_call", "{answer}");
+                assert_eq!(items[0]["type"], "mcp_list_tools", "{answer}");
+                assert_eq!(items[1]["type"], "mcp_call", "{answer}");
                 assert_eq!(
-                    (&items[0]["server_label"], &items[0]["name"]),
+                    (&items[1]["server_label"], &items[1]["name"]),
                     (&json!("sums"), &json!("add")),
                     "{answer}"
                 );
-                assert!(items[0]["output"].as_str().unwrap().starts_with("2, says "), "{answer}");
+                assert!(items[1]["output"].as_str().unwrap().starts_with("2, says "), "{answer}");
                 let next = json!({"role": "user", "content": "Thanks."});
                 let first = json!({"role": "user", "content": "What is 1 and 1?"});
                 (items.clone(), json!([[first].to_vec(), items, [next].to_vec()].concat()))
@@ -191,9 +197,24 @@ async fn what_a_request_cannot_have_is_refused_in_its_own_words() {
     let (upstream, asked) = upstream([]).await;
     let proxy = proxy(&upstream, &server, "").await;
     for (member, value, param) in [
-        ("require_approval", Value::Null, "tools[0].require_approval"),
-        ("require_approval", json!("always"), "tools[0].require_approval"),
-        ("require_approval", json!({"never": {"tool_names": ["add"]}}), "tools[0].require_approval"),
+        ("require_approval", json!("sometimes"), "tools[0].require_approval"),
+        ("require_approval", json!(true), "tools[0].require_approval"),
+        ("require_approval", json!({"never": ["add"]}), "tools[0].require_approval.never"),
+        (
+            "require_approval",
+            json!({"always": {"tool_names": "add"}}),
+            "tools[0].require_approval.always.tool_names",
+        ),
+        (
+            "require_approval",
+            json!({"never": {"tool_names": ["add", 1]}}),
+            "tools[0].require_approval.never.tool_names",
+        ),
+        (
+            "require_approval",
+            json!({"never": {"read_only": "yes"}}),
+            "tools[0].require_approval.never.read_only",
+        ),
         ("server_label", json!("a b"), "tools[0].server_label"),
         ("server_label", json!("x".repeat(65)), "tools[0].server_label"),
         ("authorization", json!("a\r\nx: y"), "tools[0].authorization"),
@@ -203,7 +224,8 @@ async fn what_a_request_cannot_have_is_refused_in_its_own_words() {
         ("headers", json!({"Transfer-Encoding": "chunked"}), "tools[0].headers.Transfer-Encoding"),
         ("headers", json!({"MCP-Session-Id": "x"}), "tools[0].headers.MCP-Session-Id"),
         ("headers", json!(["x"]), "tools[0].headers"),
-        ("allowed_tools", json!({"read_only": true}), "tools[0].allowed_tools.read_only"),
+        ("allowed_tools", json!({"read_only": 1}), "tools[0].allowed_tools.read_only"),
+        ("allowed_tools", json!({"tool_names": "add"}), "tools[0].allowed_tools.tool_names"),
     ] {
         let mut body = responses(&server);
         body["tools"][0][member] = value.clone();
@@ -219,7 +241,7 @@ async fn what_a_request_cannot_have_is_refused_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn server_that_does_not_answer_is_an_error_of_the_request() {
+async fn server_that_does_not_answer_is_an_error_of_requests_that_need_it() {
     let refusing = Upstream::start(|mut exchange| async move {
         exchange.whole("401 Unauthorized", "www-authenticate: Bearer error=\"client-secret\"\r\n", "").await;
         exchange
@@ -227,7 +249,9 @@ async fn server_that_does_not_answer_is_an_error_of_the_request() {
     .await;
     let (upstream, asked) = upstream([]).await;
     let proxy = proxy(&upstream, &refusing, "").await;
-    for (path, body) in [("/v1/responses", responses(&refusing)), ("/v1/messages", messages(&refusing))] {
+    let mut chosen = responses(&refusing);
+    chosen["tool_choice"] = json!({"type": "mcp", "server_label": "sums"});
+    for (path, body) in [("/v1/responses", chosen), ("/v1/messages", messages(&refusing))] {
         let answer = ask(&proxy, path, &body).await;
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.starts_with("the MCP server `sums` cannot be used: "), "{answer}");
@@ -250,7 +274,7 @@ async fn names_do_not_clash_with_those_of_others() {
     let answer = ask(&proxy, "/v1/responses", &body).await;
     // No item of the API's own search, and not the operator's tool.
     assert_eq!(
-        (&answer["output"][0]["type"], &answer["output"][0]["output"]),
+        (&answer["output"][1]["type"], &answer["output"][1]["output"]),
         (&json!("mcp_call"), &json!("2")),
         "{answer}"
     );
@@ -273,7 +297,7 @@ async fn hostile_servers_are_limited() {
     let (upstream, asked) = upstream([text("Done.") + &end("stop")]).await;
     let running = proxy(&upstream, &server, "").await;
     let answer = ask(&running, "/v1/responses", &responses(&server)).await;
-    assert_eq!(answer["output"][0]["content"][0]["text"], "Done.", "{answer}");
+    assert_eq!(answer["output"][1]["content"][0]["text"], "Done.", "{answer}");
     let count = asked.lock().unwrap()[0]["tools"].as_array().unwrap().len();
     assert!((1..=256).contains(&count), "{count}");
     assert_eq!(
@@ -299,7 +323,9 @@ async fn hostile_servers_are_limited() {
         let hostile =
             Upstream::start_sharing(behaviour, |exchange, behaviour| behaviour.play(exchange)).await;
         let running = proxy(&upstream, &hostile, "").await;
-        let answer = ask(&running, "/v1/responses", &responses(&hostile)).await;
+        let mut body = responses(&hostile);
+        body["tool_choice"] = json!({"type": "mcp", "server_label": "sums"});
+        let answer = ask(&running, "/v1/responses", &body).await;
         assert_eq!(answer["error"]["code"], "mcp_server_unavailable", "{shown} {answer}");
     }
 }

@@ -1,5 +1,6 @@
 //! Tests hosted tools: toolwire runs them, and the client sees a single response.
 
+mod approvals;
 mod at_limits;
 mod choice;
 mod client_servers;

@@ -387,6 +387,7 @@ fn size_of_shown(event: &Event<'_>) -> usize {
                 let texts = [&call.arguments, &call.content];
                 texts.iter().filter_map(|text| text.as_ref()).map(|text| text.len()).sum()
             }
+            Event::Mcp(item) => item.size(),
             Event::Media(media) => media.data.len(),
             _ => 0,
         }

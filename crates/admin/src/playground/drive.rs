@@ -255,6 +255,7 @@ impl Sink for Told<'_> {
             Event::Start(_)
             | Event::Annotation(_)
             | Event::Media(_)
+            | Event::Mcp(_)
             | Event::Ping(_)
             | Event::Phase { .. }
             | Event::Verbatim { means: None, .. } => {}

@@ -307,6 +307,8 @@ impl Fitting<'_> {
                 split.parts.push(Part::Text(shown(value).into()));
                 Ok(())
             }
+            // The request declares the tools that the model has.
+            (Role::Assistant, "mcp_list_tools") => Ok(()),
             (Role::Assistant, _) => {
                 let mut rest = readable(value);
                 rest.as_object_mut().and_then(|members| members.shift_remove("type"));

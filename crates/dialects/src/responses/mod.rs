@@ -24,6 +24,8 @@ pub(crate) use socket::Socket;
 pub use upstream::Options;
 pub use writer::Writer;
 
+use crate::conversation::APPROVAL_PREFIX;
+
 /// Follows the response's id in the ids of items that represent calls run by toolwire, see
 /// `conversation::own_calls`.
 const OWN: &str = "toolwire";
@@ -32,6 +34,20 @@ const OWN: &str = "toolwire";
 /// `suffix`.
 fn own_item_id(prefix: &str, suffix: &str, index: usize) -> String {
     format!("{prefix}_{suffix}_{OWN}{index}")
+}
+
+/// The id of a request for approval: number `index` in the response with the id suffix `suffix`. `mark` distinguishes the
+/// server from others of the same name.
+fn approval_id(suffix: &str, index: usize, mark: &str) -> String {
+    format!("{APPROVAL_PREFIX}{suffix}_{OWN}{index}x{mark}")
+}
+
+/// The mark in `id`, if that is the id of a request for approval by toolwire.
+fn approval_mark(id: &str) -> Option<&str> {
+    let (_, last) = id.strip_prefix(APPROVAL_PREFIX)?.rsplit_once('_')?;
+    let (number, mark) = last.strip_prefix(OWN)?.split_once('x')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && mark.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(mark)
 }
 
 fn is_own_item(id: &str) -> bool {

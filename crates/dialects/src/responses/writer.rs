@@ -17,6 +17,7 @@ mod compaction;
 mod events;
 mod hosted_items;
 mod item;
+mod mcp_items;
 mod response;
 mod rope;
 mod tool_search;

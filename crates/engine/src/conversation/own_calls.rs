@@ -35,7 +35,7 @@ pub fn own_id(prefix: &str, id: &str) -> String {
 }
 
 /// The id whose marked form is `id`. `None` if `id` has no marker.
-fn unmarked(id: &str) -> Option<String> {
+pub(super) fn unmarked(id: &str) -> Option<String> {
     let (prefix, rest) = id.split_once('_')?;
     if !PREFIXES.contains(&prefix) {
         return None;
@@ -98,6 +98,7 @@ impl Conversation {
         let mut is_cut = false;
         for mut turn in take(&mut self.turns) {
             let had_parts = !turn.parts.is_empty();
+            let goes_on = turn.begins_with_approval();
             turn.parts.retain_mut(|part| settle(part, &kept, &offered));
             if turn.parts.is_empty() && had_parts {
                 is_cut = true;
@@ -105,7 +106,11 @@ impl Conversation {
             }
             match self.turns.last_mut() {
                 // Both turns belong to the same message.
-                Some(last) if is_cut && last.role == Role::Assistant && turn.role == Role::Assistant => {
+                Some(last)
+                    if (is_cut || goes_on)
+                        && last.role == Role::Assistant
+                        && turn.role == Role::Assistant =>
+                {
                     last.parts.append(&mut turn.parts);
                     last.rest.merge(turn.rest);
                 }

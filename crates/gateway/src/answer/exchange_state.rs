@@ -140,6 +140,7 @@ impl ExchangeState {
                 self.read(read);
                 self.observers.progressed(&self.asked.pipeline);
             }
+            Stage::Approved => self.decide(),
             Stage::Deciding(deciding) => {
                 let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
                     // Frees the slot for other requests, including those of the decision itself.
@@ -180,7 +181,7 @@ impl ExchangeState {
                 LiveState::Streaming
             }
             Stage::Streaming(_) | Stage::Ending(_) => LiveState::Waiting,
-            Stage::Deciding(_) => LiveState::Tools,
+            Stage::Approved | Stage::Deciding(_) => LiveState::Tools,
             Stage::AwaitingBodyEnd(_) | Stage::Over => LiveState::Ending,
         };
         live.progress(state, count::estimated_output(&self.asked.pipeline));
@@ -317,6 +318,11 @@ impl ExchangeState {
     fn hop_ended(&mut self) {
         self.observers.hop_ended(&self.asked.pipeline);
         self.has_content();
+        self.decide();
+    }
+
+    /// Starts deciding how to continue.
+    fn decide(&mut self) {
         if let (Some(hops), Some(follow_up)) = (&mut self.asked.hops, self.asked.pipeline.follow_up()) {
             let follow_up = follow_up.clone();
             self.asked.stage = Stage::Deciding(self.observers.access.in_hop(|| hops.decide(follow_up)));

@@ -41,6 +41,8 @@ pub(crate) struct ModelObservers {
     pub(crate) begun: Instant,
     /// The first request to the upstream, if there is one.
     pub(crate) attempt: Option<Attempt>,
+    /// The first request to the upstream, if other work comes before it.
+    pub(crate) later_attempt: Option<Attempt>,
     pub(crate) watches: Vec<Box<dyn Watch>>,
     /// Publishes events of the exchange, if there may be subscribers.
     pub(crate) report: Option<ExchangeReport>,
@@ -62,6 +64,7 @@ impl ModelObservers {
         Self {
             begun: Instant::now(),
             attempt: None,
+            later_attempt: None,
             watches: Vec::new(),
             report: None,
             learner: None,
@@ -217,7 +220,9 @@ impl Observers {
         if let Some(report) = &mut self.model.report {
             report.hop_started();
         }
-        let attempt = self.access.next_attempt().unwrap_or_else(|| Attempt::untraced(request.stream));
+        let later = self.model.later_attempt.take().map(Attempt::from_now);
+        let attempt = later.or_else(|| self.access.next_attempt());
+        let attempt = attempt.unwrap_or_else(|| Attempt::untraced(request.stream));
         let client = client.traced(attempt.context());
         self.access.hop_begun(attempt);
         client

@@ -93,6 +93,8 @@ pub(crate) enum Stage {
     /// Only the end of the body is missing. Either the end marker came without a finish reason, so that only a proper end
     /// makes the response complete, or the finish reason came without the end marker, so that only token counts can follow.
     Ending(UpstreamBody),
+    /// The response begins with calls that the client has approved.
+    Approved,
     /// A hop has ended, and it is being decided how to continue.
     Deciding(Deciding),
     /// A large request is being built for the upstream.
@@ -125,6 +127,7 @@ impl fmt::Debug for Stage {
             Self::Opening(_) => "Opening",
             Self::Streaming(_) => "Streaming",
             Self::Ending(_) => "Ending",
+            Self::Approved => "Approved",
             Self::Deciding(_) => "Deciding",
             Self::Making(..) => "Making",
             Self::AwaitingBodyEnd(_) => "AwaitingBodyEnd",

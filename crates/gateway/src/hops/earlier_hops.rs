@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use toolwire_execution::HostedTurn;
-use toolwire_pipeline::conversation::{Part, Turn};
+use toolwire_pipeline::{
+    conversation::{Call, Part, Turn},
+    event::Event,
+};
 
 #[cfg(test)]
 use toolwire_pipeline::conversation::{CallOutput, Role};
 
-use super::{AskAgain, turns::size_of};
+use super::{AskAgain, shown::shown_again, turns::size_of};
 
 /// What the earlier hops of a response have added to the client's request. Another model that goes on after them needs
 /// nothing else of them.
@@ -92,6 +95,11 @@ impl EarlierHops {
         let mut hops = Self { has_run: true, ..Self::none() };
         hops.add(&[Turn::of(Role::Tool, vec![Part::Result(output)])]);
         hops
+    }
+
+    /// What a client is told of these calls, which it has approved, unless it continues to receive the same response.
+    pub(crate) fn shown_again(&self, approved: &[Call], hosted: &HostedTurn) -> Vec<Event<'static>> {
+        if self.continues { Vec::new() } else { shown_again(&self.turns, approved, hosted) }
     }
 
     /// Approximate size in bytes of the turns.

@@ -1,6 +1,6 @@
 //! [`FirstRequest`]: what later requests of a response need to know about the first one.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 
@@ -55,6 +55,8 @@ pub(crate) struct FirstRequest {
     pub(crate) has_tool_media: bool,
     /// The hops after which the request goes on, if there are any.
     pub(crate) earlier: Option<Box<EarlierHops>>,
+    /// The ids of the calls that the client has approved.
+    pub(crate) approved: HashSet<String>,
     /// Keeps the results of hosted tools if the response fails.
     pub(crate) keeper: Option<HopKeeper>,
 }

@@ -1,10 +1,14 @@
 //! How hosted tools are shown to the client.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 
-use toolwire_execution::{Ran, Visibility};
+use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
     conversation::{Call, CallOutput, Part, Turn, own_id},
     dialect::search_results::citations,
@@ -14,39 +18,88 @@ use toolwire_pipeline::{
 /// The tool whose results are cited.
 const SEARCH: &str = "web_search";
 
-/// The event for a running call of the hosted tool `name`.
-pub(super) fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
+/// The event for a running call. `approval` is the id of the request for approval that the client has granted.
+fn running(call: &Call, hosted: &HostedTurn, approval: &str) -> ServerCall<'static> {
+    let (name, server) = hosted.shown_names(&call.name);
     ServerCall {
         id: Cow::Owned(call.id.clone()),
-        name: Cow::Owned(name.to_owned()),
+        name: Cow::Owned(name.to_string()),
         runner: Runner::Toolwire,
-        server: Cow::Owned(server.to_owned()),
+        server: Cow::Owned(server.to_string()),
         arguments: Some(Cow::Owned(call.arguments.clone())),
         content: None,
         details: None,
         is_error: false,
+        approval: Cow::Owned(approval.to_owned()),
     }
+}
+
+/// The events for the client about calls that run now, and requests for its approval of the others, in order.
+/// `approved` are the ids of calls that it has approved, which are those of its approvals.
+pub(super) fn announced<'c>(
+    calls: impl Iterator<Item = &'c Call>,
+    hosted: &HostedTurn,
+    approved: &HashSet<String>,
+) -> Vec<Event<'static>> {
+    let (mut events, mut lines) = (Vec::new(), Vec::new());
+    for call in calls {
+        let is_approved = approved.contains(&call.id);
+        if let Some(request) = hosted.approval_request(call).filter(|_| !is_approved) {
+            events.push(Event::Mcp(Box::new(request)));
+            continue;
+        }
+        match hosted.visibility_of(&call.name) {
+            Visibility::Off => {}
+            Visibility::Reasoning => lines.extend(hosted.progress(call)),
+            Visibility::Items => {
+                let approval = if is_approved { &*call.id } else { "" };
+                events.push(Event::from(running(call, hosted, approval)));
+            }
+        }
+    }
+    events.extend(lined(lines.iter().map(String::as_str)));
+    events
+}
+
+/// The events for calls that the client has approved and that have run in an earlier response, which it may not have
+/// received. A client that does not know that they have run would approve them again.
+pub(super) fn shown_again(
+    turns: &[Arc<Turn>],
+    approved: &[Call],
+    hosted: &HostedTurn,
+) -> Vec<Event<'static>> {
+    let outputs = turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Result(output) => Some((output.id.as_str(), output)),
+        _ => None,
+    });
+    let outputs: HashMap<&str, &CallOutput> = outputs.collect();
+    let shown = |call: &Call| {
+        let CallOutput { content, is_error, .. } = outputs.get(call.id.as_str())?;
+        let content = Some(Cow::Owned(content.clone()));
+        Some(Event::from(ServerCall { content, is_error: *is_error, ..running(call, hosted, &call.id) }))
+    };
+    approved.iter().filter_map(shown).collect()
 }
 
 /// The events for the client about calls that have run, the images that they generated and the pages that searches found.
 pub(super) fn outcome(
     ran: &[Ran],
     mut images: Vec<Media<'static>>,
-    visibility: Visibility,
+    visibility: impl Fn(&Ran) -> Visibility,
 ) -> Vec<Event<'static>> {
-    let mut events: Vec<_> = match visibility {
-        Visibility::Off => Vec::new(),
-        Visibility::Reasoning => lined(ran.iter().map(|ran| &*ran.note)).into_iter().collect(),
-        Visibility::Items => {
-            let mut events = Vec::new();
-            for ran in ran {
+    let (mut events, mut notes) = (Vec::new(), Vec::new());
+    for ran in ran {
+        match visibility(ran) {
+            Visibility::Off => {}
+            Visibility::Reasoning => notes.push(&*ran.note),
+            Visibility::Items => {
                 let own = images.extract_if(.., |image| image.id == ran.output.id);
                 events.extend(own.map(Event::Media));
                 events.push(Event::from(result_of(ran)));
             }
-            events
         }
-    };
+    }
+    events.extend(lined(notes.into_iter()));
     let searches = ran.iter().filter(|ran| &*ran.tool == SEARCH && !ran.output.is_error);
     let pages = searches.flat_map(|ran| citations(&ran.output.content));
     events.extend(pages.map(Event::Annotation));
@@ -97,5 +150,6 @@ fn result_of(ran: &Ran) -> ServerCall<'static> {
         content: Some(Cow::Owned(content)),
         details: (!ran.details.is_null()).then(|| Cow::Owned(ran.details.to_string())),
         is_error,
+        approval: Cow::Borrowed(""),
     }
 }

@@ -186,6 +186,7 @@ impl Shown {
                 content: content.as_deref().map(Cow::Borrowed),
                 details: None,
                 is_error: *is_error,
+                approval: Cow::Borrowed(""),
             }),
             Self::Image { id, mime, data } => Event::Media(Media {
                 id: Cow::Borrowed(id),

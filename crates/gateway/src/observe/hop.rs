@@ -89,6 +89,11 @@ impl Attempt {
         Self { begun: Instant::now(), is_streamed, trace }
     }
 
+    /// The same request, which is only now about to be sent.
+    pub(crate) fn from_now(self) -> Self {
+        Self { begun: Instant::now(), ..self }
+    }
+
     /// Creates a request that is not part of a trace.
     pub(crate) fn untraced(is_streamed: bool) -> Self {
         Self { begun: Instant::now(), is_streamed, trace: telemetry::Span::default() }

@@ -70,7 +70,7 @@ impl Service {
             ready_exchange;
         let requested = exchange.conversation.model.as_str();
         let upstream_model = continues.then(|| model.upstream_name(requested).to_owned());
-        let attempt = exchange.asks_upstream().then(|| {
+        let mut attempt = exchange.asks_upstream().then(|| {
             let (sampling, is_streamed) = (&exchange.conversation.sampling, exchange.request.stream);
             let upstream_model = model.upstream_name(requested);
             Attempt::begin(trace, client.upstream(), upstream_model, sampling, is_streamed)
@@ -85,15 +85,17 @@ impl Service {
         let size = request.body.len().max(body.len());
         let prefill = request.prefill.clone();
         let key = request.key.clone().filter(|_| exchange.command.is_none());
+        let (approved, preface) = (exchange.approved, exchange.preface);
         let mut missed = None;
         let (opening, pipeline) = if let Some(command) = exchange.command {
             let pipeline = command::pipeline(model, dialect, &conversation, &answering);
-            (command.open(&client, seed()), pipeline)
+            (Some(command.open(&client, seed())), pipeline)
         } else {
             let context = attempt.as_ref().and_then(Attempt::context);
-            let opening: upstream::Opening = match exchange.made {
-                Some(body) => Box::pin(ready(Ok(client.made(body)))),
-                None => client.traced(context).begin(request, caller.claimant()).await,
+            let opening: Option<upstream::Opening> = match exchange.made {
+                Some(body) => Some(Box::pin(ready(Ok(client.made(body))))),
+                None if approved.is_some() => None,
+                None => Some(client.traced(context).begin(request, caller.claimant()).await),
             };
             let lacks_forced_call = exchange.lacks_forced_call;
             let rules =
@@ -125,12 +127,17 @@ impl Service {
             missed.as_deref().map(WatchedResponse::kept_text),
         ];
         counted.into_iter().flatten().max().into_iter().for_each(|max| pipeline.observe_text(max));
-        let (stage, hops, claimant) = (Stage::Opening(opening), exchange.hops, caller.claimant());
+        pipeline.precede_with(preface);
+        let stage = opening.map_or(Stage::Approved, Stage::Opening);
+        let later_attempt = attempt.take_if(|_| approved.is_some());
+        approved.into_iter().for_each(|calls| pipeline.begin_with(calls));
+        let (hops, claimant) = (exchange.hops, caller.claimant());
         Ok(StartedExchange {
             asked: AskedModel { client, stage, hops, size, claimant, left_out, pipeline },
             observers: ModelObservers {
                 begun,
                 attempt,
+                later_attempt,
                 watches,
                 report,
                 learner,
@@ -168,7 +175,9 @@ impl Service {
     fn watches(&self, ready: &ReadyExchange<'_>, report: Option<&ExchangeReport>) -> Vec<Box<dyn Watch>> {
         let ReadyExchange { model, exchange, client, id, body, continues, .. } = ready;
         // What earlier hops have written is not known here, so the rest could not be replayed.
-        let is_whole = !continues && exchange.hops.as_ref().is_none_or(|hops| hops.turns().is_empty());
+        let is_whole = !continues
+            && exchange.approved.is_none()
+            && exchange.hops.as_ref().is_none_or(|hops| hops.turns().is_empty());
         let tap = self.shared.monitors.tap.as_ref().filter(|_| is_whole && exchange.asks_upstream());
         // Exchanges without a request to an upstream cannot be replayed, and an encrypted response cannot be read
         // again without its key.

@@ -184,6 +184,7 @@ impl Searching {
             content: Some(Cow::Owned(content)),
             details: None,
             is_error: found.output.is_error,
+            approval: Cow::Borrowed(""),
         }))
     }
 }

@@ -113,7 +113,11 @@ impl SentTurn {
             }
             Event::CallEnd { end, .. } => self.is_other |= *end != CallEnd::Complete,
             Event::Finish(finish) => self.is_other |= *finish != Finish::Calls,
-            Event::Refusal(_) | Event::CallResult(_) | Event::ServerCall(_) | Event::Media(_) => {
+            Event::Refusal(_)
+            | Event::CallResult(_)
+            | Event::ServerCall(_)
+            | Event::Mcp(_)
+            | Event::Media(_) => {
                 self.is_other = true;
             }
             _ => {}

@@ -44,10 +44,11 @@ impl Pipeline {
     /// Continues the response of `earlier`, whose last hop has failed without content and begins again in this
     /// pipeline. Must be called before the first bytes.
     pub fn continues(&mut self, earlier: Self) {
-        let Stages { calls, reasoning, writer, emitted, .. } = earlier.stages;
+        let Stages { calls, reasoning, writer, emitted, preface, .. } = earlier.stages;
         self.skipped = earlier.skipped;
         let own = &mut self.stages;
         (own.reasoning, own.writer, own.emitted, own.written) = (reasoning, writer, emitted, None);
+        own.preface = preface;
         let hop = own.calls.continues(calls);
         if let Some(detector) = &mut own.detector {
             detector.asks_for_unknown(hop.may_be_replaced);

@@ -137,6 +137,7 @@ impl Pipeline {
             stream,
             several,
             emitted: OutputRecord::default(),
+            preface: Vec::new(),
         };
         Self {
             reader,
@@ -154,6 +155,18 @@ impl Pipeline {
         if !tools.is_empty() {
             self.stages.calls.warn_in_any_case(corrections::left_out(tools));
         }
+    }
+
+    /// Begins the response in [`State::HopEnded`], with hosted calls that run before the model is asked. Must be called
+    /// before the first bytes.
+    pub fn begin_with(&mut self, follow_up: FollowUp) {
+        self.stages.calls.begin_with(follow_up);
+        self.state = State::HopEnded;
+    }
+
+    /// Adds events that the client receives before the first content. Must be called before the first bytes.
+    pub fn precede_with(&mut self, events: Vec<Event<'static>>) {
+        self.stages.preface = events;
     }
 
     /// Sets the rules for hosted calls. Must be called before the first bytes.

@@ -81,6 +81,7 @@ impl EmittedEvent {
             Event::CallEnd { index, .. } => ("call_end", Some(*index), None, 0),
             Event::CallResult(result) => ("result", Some(result.index), None, result.content.len()),
             Event::ServerCall(call) => ("server_call", None, Some(call.name.to_string()), 0),
+            Event::Mcp(item) => ("mcp", None, None, item.size()),
             Event::Annotation(_) => ("annotation", None, None, 0),
             Event::Media(media) => ("media", None, None, media.data.len()),
             Event::Phase { .. } => ("phase", None, None, 0),

@@ -90,6 +90,7 @@ impl Inline {
             | Event::CallStart(_)
             | Event::CallResult(_)
             | Event::ServerCall(_)
+            | Event::Mcp(_)
             | Event::Media(_)
             | Event::Finish(_) => {
                 self.close(pass_on);

@@ -36,6 +36,8 @@ pub(super) struct Stages {
     pub(super) stream: bool,
     pub(super) several: bool,
     pub(super) emitted: OutputRecord,
+    /// Events for the client that precede the first content.
+    pub(super) preface: Vec<Event<'static>>,
 }
 
 impl Stages {
@@ -52,16 +54,27 @@ impl Stages {
     }
 
     pub(super) fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, prefill, detector, written, calls, withheld, reasoning, writer, emitted, .. } =
-            self;
-        let next = ToWriter { withheld, reasoning, writer, emitted, out };
+        let Self {
+            backlog,
+            prefill,
+            detector,
+            written,
+            calls,
+            withheld,
+            reasoning,
+            writer,
+            emitted,
+            preface,
+            ..
+        } = self;
+        let next = ToWriter { withheld, reasoning, writer, emitted, preface, out };
         ToDetector { backlog, prefill, detector, written, next: ToCalls { calls, next } }
     }
 
     /// Ends the hop's text and passes what the detector releases to the stages after it.
     pub(super) fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
-        let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, emitted, out };
+        let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, preface, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, emitted, preface, out };
         if let Some(detector) = detector {
             let mut next = ToCalls { calls, next };
             prefill.finish(None, detector, &mut next);
@@ -70,8 +83,8 @@ impl Stages {
     }
 
     pub(super) fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
-        let Self { calls, withheld, reasoning, writer, emitted, .. } = self;
-        (calls, ToWriter { withheld, reasoning, writer, emitted, out })
+        let Self { calls, withheld, reasoning, writer, emitted, preface, .. } = self;
+        (calls, ToWriter { withheld, reasoning, writer, emitted, preface, out })
     }
 
     /// Prepares for the next upstream response. Content that is held back is released, unless it is replaced.
@@ -203,6 +216,7 @@ pub(super) struct ToWriter<'s> {
     reasoning: &'s mut ReasoningStage,
     writer: &'s mut Writer,
     emitted: &'s mut OutputRecord,
+    preface: &'s mut Vec<Event<'static>>,
     out: &'s mut BytesMut,
 }
 
@@ -217,6 +231,15 @@ impl Sink for ToWriter<'_> {
 
 impl ToWriter<'_> {
     pub(super) fn write(&mut self, event: &Event<'_>) {
+        if !self.preface.is_empty() && begins_output(event) {
+            for event in std::mem::take(self.preface) {
+                self.pass(&event);
+            }
+        }
+        self.pass(event);
+    }
+
+    fn pass(&mut self, event: &Event<'_>) {
         let Self { reasoning, writer, emitted, out, .. } = self;
         reasoning.event(event, &mut |event| {
             emitted.saw(event, out.len());
@@ -243,14 +266,22 @@ impl ToWriter<'_> {
     }
 
     pub(super) fn release(&mut self) {
-        let Self { withheld, reasoning, writer, emitted, out } = self;
+        let Self { withheld, reasoning, writer, emitted, preface, out } = self;
         withheld.release(|event| {
-            reasoning.event(&event, &mut |event| {
-                emitted.saw(event, out.len());
-                writer.event(event, out);
-            });
+            let preface = if begins_output(&event) { std::mem::take(*preface) } else { Vec::new() };
+            for event in preface.iter().chain([&event]) {
+                reasoning.event(event, &mut |event| {
+                    emitted.saw(event, out.len());
+                    writer.event(event, out);
+                });
+            }
         });
     }
+}
+
+/// Whether the client may take the event for content.
+fn begins_output(event: &Event<'_>) -> bool {
+    is_content(event) || matches!(event, Event::Verbatim { means: None, .. })
 }
 
 fn is_finish(event: &Event<'_>) -> bool {

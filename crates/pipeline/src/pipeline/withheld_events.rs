@@ -166,6 +166,7 @@ fn weight(event: &Event<'_>) -> usize {
             let texts = [&call.arguments, &call.content, &call.details].into_iter().map(len).sum::<usize>();
             OVERHEAD + call.id.len() + call.name.len() + texts
         }
+        Event::Mcp(item) => OVERHEAD + item.size(),
         Event::Annotation(annotation) => OVERHEAD + annotation.url.len() + annotation.title.len(),
         Event::Media(media) => OVERHEAD + media.id.len() + media.data.len(),
         Event::Verbatim { frame, .. } => frame.len(),

@@ -142,7 +142,7 @@ impl StreamForm for Stream {
             Event::Warning(warning) => {
                 self.notes.get_or_insert_default().warnings.push(delta::warning(warning));
             }
-            Event::Ping(_) | Event::Phase { .. } => {}
+            Event::Ping(_) | Event::Phase { .. } | Event::Mcp(_) => {}
             Event::Verbatim { frame, means } => self.verbatim(frame, *means, out),
         }
     }

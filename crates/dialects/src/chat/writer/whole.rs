@@ -105,7 +105,7 @@ impl WholeForm for Whole {
                 None => self.arguments(*index, piece),
             },
             Event::CallEnd { index, end } => self.call_end(*index, *end),
-            Event::Ping(_) | Event::Phase { .. } => {}
+            Event::Ping(_) | Event::Phase { .. } | Event::Mcp(_) => {}
             Event::CallResult(result) => self.results.push(delta::result(result)),
             Event::ServerCall(call) => {
                 if let Some(call) = self.running.whole(call) {

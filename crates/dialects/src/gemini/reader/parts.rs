@@ -230,6 +230,7 @@ const NOTHING_RAN: ServerCall<'static> = ServerCall {
     content: None,
     details: None,
     is_error: false,
+    approval: Cow::Borrowed(""),
 };
 
 /// The name of a tool that the upstream ran. `GOOGLE_SEARCH_WEB` becomes `google_search_web`.

@@ -80,7 +80,7 @@ impl StreamForm for Stream {
             Event::Annotation(_) | Event::Usage(_) | Event::Warning(_) | Event::Finish(_) => {
                 self.ending.note(event);
             }
-            Event::Ping(_) | Event::Phase { .. } => {}
+            Event::Ping(_) | Event::Phase { .. } | Event::Mcp(_) => {}
             Event::Verbatim { frame, means } => self.verbatim(frame, *means, out),
         }
     }

@@ -93,7 +93,7 @@ impl WholeForm for Whole {
             Event::Annotation(_) | Event::Usage(_) | Event::Warning(_) | Event::Finish(_) => {
                 self.ending.note(event);
             }
-            Event::Ping(_) | Event::Phase { .. } => {}
+            Event::Ping(_) | Event::Phase { .. } | Event::Mcp(_) => {}
             Event::Verbatim { frame, means } => {
                 if matches!(means, None | Some(Event::Finish(_))) {
                     self.ending.take_frame(frame);

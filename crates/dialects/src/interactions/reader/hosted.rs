@@ -68,6 +68,7 @@ impl Hosted {
             content: self.is_result.then_some(Cow::Borrowed(&*self.content)),
             details: None,
             is_error: self.is_error,
+            approval: Cow::Borrowed(""),
         }));
     }
 }

@@ -193,7 +193,7 @@ impl Stream {
                 put_delta(index, &delta, out);
             }
             // In this API, assistant messages cannot contain images.
-            Event::Media(_) | Event::Phase { .. } => {}
+            Event::Media(_) | Event::Phase { .. } | Event::Mcp(_) => {}
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
             Event::Finish(finish) => {

@@ -135,7 +135,7 @@ impl WholeForm for Whole {
                     citations.push(block::citation(annotation));
                 }
             }
-            Event::Media(_) | Event::Phase { .. } => {}
+            Event::Media(_) | Event::Phase { .. } | Event::Mcp(_) => {}
             Event::Usage(usage) => self.usage = Some(usage.clone()),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
             Event::Finish(finish) => self.finish = Some(*finish),

@@ -6,19 +6,22 @@ use serde_json::{Map, Value};
 
 use super::{
     DIALECT,
+    approvals::{self, Approvals},
     content::{self, Content},
     no_input, own,
     tools::Toolbox,
 };
 use crate::{
     Dialect,
-    conversation::{COMPACTION_TRIGGER, Call, CallOutput, Part, Rest, Role, Turn},
+    conversation::{
+        COMPACTION_TRIGGER, Call, CallOutput, McpState, Part, Rest, Role, Turn, is_approval_call,
+    },
     custom_tools::input_arguments,
     failure::{Failure, Kind},
     fields::{Fields, Path, missing, wrong_type, wrong_value},
     fit::output_of,
     opaque::carried_back,
-    responses::{Options, built_in::BuiltInTool},
+    responses::{Options, built_in::BuiltInTool, is_own_item},
     summary::{self, CarriedSummary},
     wire::{
         json::{Json, Kind as JsonKind},
@@ -26,16 +29,16 @@ use crate::{
     },
 };
 
-/// The turns in an input, and the items that declare tools, with their positions.
-type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
+/// The turns in an input, the items that declare tools, with their positions, and what it says about MCP servers.
+type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>, McpState);
 
 pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Result<Input<'a>, Failure> {
     let Some(input) = request.any("input") else { return Err(no_input(request)) };
     let path = request.at("input");
-    let mut history = History::new(toolbox);
+    let mut history = History { approvals: Approvals::read(&path, input)?, ..History::new(toolbox) };
     let mut late = Vec::new();
     match (input.as_str(), input.kind()) {
-        (Some(text), _) => return Ok((vec![Turn::text(Role::User, text)], late)),
+        (Some(text), _) => return Ok((vec![Turn::text(Role::User, text)], late, McpState::default())),
         (None, JsonKind::Array) => {
             for (place, item) in input.elements().enumerate() {
                 history.item(Path::Element(&path, place), item)?;
@@ -46,8 +49,9 @@ pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Resul
         }
         (None, _) => return Err(wrong_type(path, "a string or an array of items", input)),
     }
+    history.add_not_run();
     let turns: Vec<_> = history.runs.into_iter().map(Run::into_turn).collect();
-    if turns.is_empty() { Err(no_input(request)) } else { Ok((turns, late)) }
+    if turns.is_empty() { Err(no_input(request)) } else { Ok((turns, late, history.approvals.state)) }
 }
 
 struct History<'a, 't> {
@@ -62,6 +66,9 @@ struct History<'a, 't> {
     /// The ids of calls of built-in tools, by every id with which an output may refer to them. `None` if the
     /// items are not a complete history.
     built_in_calls: Option<HashMap<String, String>>,
+    approvals: Approvals,
+    /// Calls that were not approved. They follow the results of the client's calls of the same turn.
+    not_run: Vec<(Call, CallOutput)>,
 }
 
 struct Run<'a> {
@@ -122,7 +129,16 @@ pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
 impl<'a, 't> History<'a, 't> {
     fn new(toolbox: &'t Toolbox) -> Self {
         let built_in_calls = Some(HashMap::new());
-        Self { toolbox, runs: Vec::new(), own_results: 0, declares: false, search: None, built_in_calls }
+        Self {
+            toolbox,
+            runs: Vec::new(),
+            own_results: 0,
+            declares: false,
+            search: None,
+            built_in_calls,
+            approvals: Approvals::default(),
+            not_run: Vec::new(),
+        }
     }
 
     /// Adds an item, which is read field by field, so that an error can name the invalid field.
@@ -133,6 +149,9 @@ impl<'a, 't> History<'a, 't> {
             None if fields.peek("role").is_some() => "message".into(),
             None => return Err(missing(fields.at("type"), "the type of an item")),
         };
+        if self.is_about_approval(&kind, &mut fields, item)? {
+            return Ok(());
+        }
         if let Some((call, output)) = own::call(&kind, item) {
             self.own_call(call, output);
             return Ok(());
@@ -173,13 +192,43 @@ impl<'a, 't> History<'a, 't> {
             // Calls to other tools, and items that the API may add. The `fit` module converts them for other
             // APIs.
             kind => {
-                self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
+                self.declares = kind != "mcp_list_tools"
+                    && fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
                 if self.built_in(kind, item) {
                     return Ok(());
                 }
                 self.assistant(vec![content::other(item)], item, false);
                 Ok(())
             }
+        }
+    }
+
+    /// Handles an item about a call that needs an approval, or a list of tools that toolwire has sent.
+    fn is_about_approval(
+        &mut self,
+        kind: &str,
+        fields: &mut Fields<'a, '_>,
+        item: Json<'a>,
+    ) -> Result<bool, Failure> {
+        if let Some(id) = approvals::request_id(kind, item) {
+            if kind == "mcp_approval_request" {
+                self.not_run.extend(self.approvals.request(&id, fields)?);
+            }
+            return Ok(true);
+        }
+        if kind == "mcp_list_tools" {
+            return Ok(item.get("id").and_then(|id| id.as_str()).is_some_and(|id| is_own_item(&id)));
+        }
+        let is_answer = matches!(kind, "mcp_approval_request" | "mcp_approval_response");
+        if !is_answer && !kind.ends_with("_output") {
+            self.add_not_run();
+        }
+        Ok(false)
+    }
+
+    fn add_not_run(&mut self) {
+        for (call, output) in mem::take(&mut self.not_run) {
+            self.own_call(call, output);
         }
     }
 
@@ -310,9 +359,15 @@ impl<'a, 't> History<'a, 't> {
 
     /// Adds a call that toolwire ran, and its result, to the previous turn. Further such calls go to the same
     /// turn.
+    ///
+    /// Calls that needed an approval begin another turn, since a response may begin with them.
     fn own_call(&mut self, call: Call, output: CallOutput) {
+        let is_approval = is_approval_call(&call);
         let before = self.runs.iter_mut().rev().nth(self.own_results);
-        match before.filter(|run| run.turn.role == Role::Assistant) {
+        let takes = |run: &&mut Run<'_>| {
+            run.turn.role == Role::Assistant && (!is_approval || run.turn.begins_with_approval())
+        };
+        match before.filter(takes) {
             Some(run) => {
                 run.turn.parts.push(Part::Call(call));
                 run.has_call = true;

@@ -8,6 +8,7 @@
 //! function_call_output, function_call_output        ─▶  Tool [result], Tool [result]
 //! ```
 
+mod approvals;
 mod content;
 mod encode;
 mod items;
@@ -52,7 +53,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     let mut toolbox = tools::take(&mut fields)?;
     let mut turns = Vec::from_iter(instructions(&mut fields)?);
     let input = fields.peek("input");
-    let (history, late) = items::take(&mut fields, &toolbox)?;
+    let (history, late, mcp) = items::take(&mut fields, &toolbox)?;
     let compaction = compaction(&history);
     match compaction.as_ref().map(|compaction| compaction.form) {
         Some(_) if history.len() == 1 => return Err(no_input(&fields)),
@@ -74,6 +75,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         built_in: toolbox.built_in,
         server_tools: toolbox.server,
         server_choice: toolbox.server_choice,
+        mcp,
         deferral: Deferral { deferred: toolbox.deferred, ..Deferral::default() },
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,

@@ -1,10 +1,12 @@
 //! Recognises calls that toolwire or the upstream ran in the history that a client sends back.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
-    conversation::{Call, CallOutput, loaded_line, own_id},
-    responses::is_own_item,
+    conversation::{Call, CallOutput, loaded_line, mcp_tool_name, own_id},
+    responses::{approval_mark, is_own_item},
     wire::json::Json,
 };
 
@@ -15,7 +17,10 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
         return None;
     }
     let id = item.get("id").and_then(|id| id.as_str()).filter(|id| is_own_item(id))?;
-    let id = own_id("call", &id);
+    let approval = item.get("approval_request_id").and_then(|id| id.as_str());
+    let approval = approval.filter(|id| kind == "mcp_call" && approval_mark(id).is_some());
+    let server = approval.as_ref().and_then(|_| item.get("server_label")?.as_str());
+    let id = own_id("call", &approval.unwrap_or(id));
     let text = |key: &str| item.get(key).and_then(|value| value.as_str());
     let value = |key: &str| item.get(key).map(|value| value.to_value()).unwrap_or_default();
     let mut is_error = false;
@@ -39,7 +44,9 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
             is_error = error.is_some();
             let content = error.or_else(|| Some(text("output")?.into_owned()));
             let arguments = text("arguments").filter(|arguments| !arguments.is_empty());
-            (text("name").unwrap_or_default(), arguments.unwrap_or("{}".into()), content.unwrap_or_default())
+            let name = text("name").unwrap_or_default();
+            let name = server.map_or_else(|| name.to_string(), |server| mcp_tool_name(&server, &name));
+            (Cow::Owned(name), arguments.unwrap_or("{}".into()), content.unwrap_or_default())
         }
         // What the model received as the result was not the images themselves, so the result stays empty.
         _ => ("generate_images".into(), "{}".into(), String::new()),

@@ -121,6 +121,7 @@ impl Assembly {
                 self.result(&Key::Index(result.index), outcome, events);
             }
             Event::ServerCall(call) => self.server_call(call, events),
+            Event::Mcp(item) => self.mcp_item(item, events),
             Event::Annotation(annotation) => self.annotation(annotation, events),
             Event::Media(media) => self.media(media, events),
             Event::Phase { phase, begins } => self.phase(phase, *begins, events),
@@ -345,7 +346,7 @@ impl Assembly {
         self.kept += start.id.len() + start.name.len();
         if start.runner != Runner::Client {
             let (key, kind) = (Key::Index(start.index), Kind::of(&start.name, start.runner));
-            return self.begin_hosted(key, &start.name, "upstream", kind, events);
+            return self.begin_hosted(key, (&start.name, "upstream", ""), kind, events);
         }
         let form = match self.customs.begin(start) {
             Some(Mapped::BuiltIn) => {
@@ -405,10 +406,11 @@ impl Assembly {
         }
     }
 
-    fn begin_hosted(&mut self, key: Key, name: &str, server: &str, kind: Kind, events: &mut Events<'_>) {
+    /// `names` are those of the tool, of its server, and of the approval of the call.
+    fn begin_hosted(&mut self, key: Key, names: (&str, &str, &str), kind: Kind, events: &mut Events<'_>) {
         self.close(true, events);
         let place = self.hosted_place(kind, events);
-        self.hosted.push(HostedItem::begin(key, place, name, server, kind, events));
+        self.hosted.push(HostedItem::begin(key, place, names, kind, events));
     }
 
     /// Adds the result of a call that the client does not run.
@@ -433,7 +435,8 @@ impl Assembly {
         }
         if !is_known || call.arguments.is_some() {
             self.kept += call.id.len() + call.name.len();
-            self.begin_hosted(key.clone(), &call.name, call.server_name(), kind, events);
+            let names = (&*call.name, call.server_name(), &*call.approval);
+            self.begin_hosted(key.clone(), names, kind, events);
         }
         if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
             self.kept += hosted.push(arguments, events);
@@ -458,7 +461,7 @@ impl Assembly {
                 self.close(true, events);
                 let key = Key::Id(String::new(), String::new());
                 let place = self.hosted_place(Kind::Image, events);
-                HostedItem::begin(key, place, "", "", Kind::Image, events)
+                HostedItem::begin(key, place, ("", "", ""), Kind::Image, events)
             }
         };
         let done = hosted.end(Outcome::Image(media), events);

@@ -31,6 +31,8 @@ pub(super) struct HostedItem {
     name: String,
     /// The name of the server that provides the tool.
     server: String,
+    /// The id of the request for approval that the client has granted. Empty if there was none.
+    approval: String,
     arguments: String,
     /// The start of every delta with arguments.
     prefix: String,
@@ -108,15 +110,14 @@ impl HostedItem {
     pub(super) fn begin(
         key: Key,
         place: Place,
-        name: &str,
-        server: &str,
+        (name, server, approval): (&str, &str, &str),
         kind: Kind,
         events: &mut Events<'_>,
     ) -> Self {
         let prefix = delta_prefix("response.mcp_call_arguments.delta", &place.members(), "");
         let (arguments, called) = (String::new(), false);
-        let (name, server) = (name.to_owned(), server.to_owned());
-        let hosted = Self { key, place, kind, name, server, arguments, prefix, called };
+        let (name, server, approval) = (name.to_owned(), server.to_owned(), approval.to_owned());
+        let hosted = Self { key, place, kind, name, server, approval, arguments, prefix, called };
         hosted.place.put_item(ADDED, &hosted.item(Outcome::Open).into(), events);
         hosted.put("in_progress", events);
         hosted
@@ -191,7 +192,7 @@ impl HostedItem {
                 "id": id,
                 "type": "mcp_call",
                 "status": status,
-                "approval_request_id": null,
+                "approval_request_id": Some(&self.approval).filter(|id| !id.is_empty()),
                 "server_label": self.server,
                 "name": self.name,
                 "arguments": self.arguments,

@@ -54,7 +54,7 @@ pub(in crate::providers) async fn connect_for_client(
     let connected = timeout(limits.start_timeout, server.connect(http, &server.options)).await;
     let connected = connected.map_err(|_| format!("it was not ready after {:?}", limits.start_timeout))?;
     let (connection, list) = connected.map_err(|fault| server.plain(&fault.to_string()))?;
-    let is_wanted = |spec: &Arc<ToolSpec>| client.wants(tools::own_name(&client.label, &spec.name));
+    let is_wanted = |spec: &Arc<ToolSpec>| client.wants(tools::own_name(&client.label, &spec.name), spec.is_read_only());
     server.state(|state| {
         state.status.state = ProviderState::Ready;
         state.peer = Some(connection.peer().clone());

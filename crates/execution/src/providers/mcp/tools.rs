@@ -32,6 +32,9 @@ const MAX_INSTRUCTIONS: usize = 4 << 10;
 /// In bytes.
 const MAX_NAME: usize = 128;
 
+/// In bytes. Larger ones are ignored.
+const MAX_ANNOTATIONS: usize = 1 << 10;
+
 #[derive(Debug)]
 pub(super) struct ToolList {
     pub(super) specs: Vec<Arc<ToolSpec>>,
@@ -154,6 +157,8 @@ impl Collected {
         if needs_task {
             self.task_tools.insert(tool.name.clone().into_owned());
         }
+        let annotations = tool.annotations.as_ref().and_then(|hints| serde_json::to_value(hints).ok());
+        let annotations = annotations.filter(|hints| hints.to_string().len() <= MAX_ANNOTATIONS);
         let hints = tool.annotations.unwrap_or_default();
         let may_repeat = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
         let label = tool.title.or(hints.title).unwrap_or_else(|| tool.name.clone().into_owned());
@@ -165,6 +170,7 @@ impl Collected {
             parameters: Raw::from(schema),
             is_idempotent: options.trust_annotations && may_repeat,
             timeout: options.timeout,
+            annotations: annotations.unwrap_or_default(),
             ..ToolSpec::default()
         }));
     }

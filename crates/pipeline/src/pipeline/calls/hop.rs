@@ -45,6 +45,11 @@ pub(super) struct Checkpoint {
 }
 
 impl Calls {
+    /// Begins the response with the calls of `follow_up`, which run before the model is asked.
+    pub(in crate::pipeline) fn begin_with(&mut self, follow_up: FollowUp) {
+        self.pending = Some(Pending { follow_up, finish: Finish::Calls, incomplete: Vec::new() });
+    }
+
     /// Prepares for the next upstream response, which numbers its calls and characters from 0 again.
     pub(in crate::pipeline) fn next_hop(&mut self) -> NextHop {
         if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
@@ -202,21 +207,16 @@ impl Calls {
             self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
         }
-        let after = match said {
+        let After { follow_up, deferred, dropped } = match said {
             Finish::Stop | Finish::Calls if !self.cut => self.after_hosted(),
-            _ => After::NOTHING,
+            _ => After::default(),
         };
-        match after {
-            After::Hop(follow_up) => {
-                self.pending = Some(Pending { follow_up, finish: said, incomplete });
-                return;
-            }
-            After::End { deferred, dropped } => {
-                self.deferred = deferred;
-                self.tally.dropped_calls += u64::try_from(dropped).unwrap_or(u64::MAX);
-            }
+        self.deferred = deferred;
+        self.tally.dropped_calls += u64::try_from(dropped).unwrap_or(u64::MAX);
+        match follow_up {
+            Some(follow_up) => self.pending = Some(Pending { follow_up, finish: said, incomplete }),
+            None => self.conclude(said, incomplete, frame, out),
         }
-        self.conclude(said, incomplete, frame, out);
     }
 
     /// The follow-up that asks the model to make its wrong calls again. The upstream did not say that it cut

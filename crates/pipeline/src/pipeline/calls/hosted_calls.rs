@@ -34,6 +34,8 @@ pub(super) struct HostedCalls {
     searches: Vec<String>,
     /// Whether the client sees the searches, and sends them back.
     shows_searches: bool,
+    /// The names of those whose calls need the client's approval.
+    asks: Vec<String>,
     rules: HostedRules,
     /// All calls in this hop, in order: those to hosted tools and those for the client.
     calls: Vec<HopCall>,
@@ -72,6 +74,7 @@ impl HostedCalls {
             names: names.clone(),
             searches: conversation.deferral.searches.clone(),
             shows_searches: !conversation.deferral.deferred.is_empty(),
+            asks: conversation.mcp.asks.clone(),
             lacks_ids,
             ..Self::default()
         });
@@ -171,6 +174,10 @@ impl HostedCalls {
         self.searches.contains(&call.name)
     }
 
+    fn needs_approval(&self, call: &Call) -> bool {
+        self.asks.contains(&call.name)
+    }
+
     /// The model's turn in this hop, with the text `text`. Hosted calls that `is_dropped` are left out.
     fn turn(&self, text: &str, is_dropped: &dyn Fn(&Call) -> bool) -> Turn {
         let text = (!text.is_empty()).then(|| Part::Text(text.into()));
@@ -181,20 +188,20 @@ impl HostedCalls {
 }
 
 /// What follows a hop, judging by its hosted calls.
-pub(super) enum After {
-    Hop(FollowUp),
-    End {
-        /// The turn to add to the client's next request if that request contains results of the client's
-        /// calls.
-        deferred: Option<DeferredTurn>,
-        /// Number of calls that are not run.
-        dropped: usize,
-    },
+#[derive(Default)]
+pub(super) struct After {
+    /// The hop, or the end of the response, that comes next. `None` if the response ends at once.
+    pub(super) follow_up: Option<FollowUp>,
+    /// The turn to add to the client's next request if that request contains results of the client's calls.
+    pub(super) deferred: Option<DeferredTurn>,
+    /// Number of calls that are not run.
+    pub(super) dropped: usize,
 }
 
 impl After {
-    /// The outcome for a hop without hosted calls.
-    pub(super) const NOTHING: Self = Self::End { deferred: None, dropped: 0 };
+    fn hop(follow_up: FollowUp) -> Self {
+        Self { follow_up: Some(follow_up), ..Self::default() }
+    }
 }
 
 impl Calls {
@@ -310,7 +317,7 @@ impl Calls {
     }
 
     pub(super) fn after_hosted(&self) -> After {
-        let Some(hosted) = &self.hosted else { return After::NOTHING };
+        let Some(hosted) = &self.hosted else { return After::default() };
         let calls = hosted.to_run();
         let has_sent = self.client_calls > self.checkpoint.client_calls;
         // The client's next request cannot contain the result of a search that it does not see, and the model can search
@@ -325,14 +332,12 @@ impl Calls {
         if !calls.is_empty() && !has_sent {
             let only_searches = calls.iter().all(|call| hosted.is_search(call));
             let reason = if only_searches { Reason::ToolSearch } else { Reason::Hosted };
-            return After::Hop(FollowUp {
-                reason,
-                turns: vec![turn(&is_dropped)],
-                hosted: calls,
-                is_last: false,
-            });
+            // The client must first approve some of them.
+            let is_last = calls.iter().any(|call| hosted.needs_approval(call));
+            return After::hop(FollowUp { reason, turns: vec![turn(&is_dropped)], hosted: calls, is_last });
         }
         let (mut dropped, runs): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_dropped);
+        let (asks, runs): (Vec<_>, Vec<_>) = runs.into_iter().partition(|call| hosted.needs_approval(call));
         // If earlier hops had hosted calls, the client's next request does not contain those hops either.
         let lacks_hops = self.has_run && (has_sent || !hosted.held.is_empty());
         let is_deferred = !runs.is_empty() || lacks_hops;
@@ -340,12 +345,17 @@ impl Calls {
             let searches: Vec<_> = dropped.extract_if(.., |call| hosted.is_search(call)).collect();
             if !searches.is_empty() {
                 let turns = vec![turn(&|call| !hosted.is_search(call))];
-                let reason = Reason::ToolSearch;
-                return After::Hop(FollowUp { reason, turns, hosted: searches, is_last: true });
+                let (reason, hosted) = (Reason::ToolSearch, [searches, asks].concat());
+                return After::hop(FollowUp { reason, turns, hosted, is_last: true });
             }
         }
-        let deferred = is_deferred.then(|| DeferredTurn { turn: turn(&is_dropped), hosted: runs });
-        After::End { deferred, dropped: dropped.len() }
+        let is_left_out = |call: &Call| is_dropped(call) || hosted.needs_approval(call);
+        let deferred = is_deferred.then(|| DeferredTurn { turn: turn(&is_left_out), hosted: runs });
+        let follow_up = (!asks.is_empty()).then(|| {
+            let turns = vec![turn(&|call| !hosted.needs_approval(call))];
+            FollowUp { reason: Reason::Hosted, turns, hosted: asks, is_last: true }
+        });
+        After { follow_up, deferred, dropped: dropped.len() }
     }
 
     /// Sends the separator between the text of two hops. Called before the first text of the later hop.

@@ -77,6 +77,7 @@ impl Calls {
             content: result.map(|result| Cow::Borrowed(&*result.content)),
             details: None,
             is_error: result.is_some_and(|result| result.is_error),
+            approval: Cow::Borrowed(""),
         };
         out.event(Event::from(call));
         self.kept -= told.map_or(0, |told| told.len());

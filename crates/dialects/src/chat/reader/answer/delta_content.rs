@@ -275,6 +275,7 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
             content: given("content"),
             details: None,
             is_error,
+            approval: Cow::Borrowed(""),
         }));
     }
     Some(Event::CallResult(CallResult {

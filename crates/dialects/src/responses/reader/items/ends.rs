@@ -221,6 +221,7 @@ impl ResponseReader {
             content,
             details: None,
             is_error: error.is_some() || item.text("status") == "failed",
+            approval: Cow::Borrowed(""),
         };
         self.emit_item(item, &Event::from(call), out);
     }
