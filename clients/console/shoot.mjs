@@ -37,6 +37,8 @@ async function shoot(page, name, file, fullPage) {
   await page.goto(own.url + VIEWS[name]);
   await page.waitForTimeout(1200);
   if (["play", "parchment"].includes(name)) {
+    const options = page.getByRole("button", { name: "Options" });
+    if (await options.isVisible()) await options.click();
     await page.getByLabel("Theme of the chat").selectOption(name === "play" ? "plain" : name);
     await page.getByLabel("Model", { exact: true }).fill("echo");
     await page.getByLabel("Message", { exact: true }).fill("Find the newest Rust release");
