@@ -53,7 +53,7 @@ mod tests {
         for (markdown, text) in [
             ("what [`teach`](teaching.md) does", "what teach (docs/teaching.md) does"),
             (
-                "`[[a]]` [below](#there), [here](tls.md#x)",
+                "`[[a]]` [below](#there), [here](tls.md)",
                 "[[a]] below (docs/configuration.md), here (docs/tls.md)",
             ),
             ("[not a link] (no) [a](", "[not a link] (no) [a]("),

@@ -33,8 +33,8 @@ const CERTIFICATE: &str = include_str!("../../crates/dialects/src/lumo/u2l/tests
 const SECRET: &str = "30cba0bc8b8c625be43946b884290c139175f99d471aa66e766065422869e347";
 const SUBKEY: &str = "eb0a72433aaf728527fe269ed808a75c2227d7fb";
 
-/// Decrypts a message with one packet for this key and one with the data, both shorter than 192 bytes, as RFC 9580 (sections 5.1,
-/// 5.13.1 and 11.5) describes them. Panics if it is anything else.
+/// Decrypts a message with one packet for this key and one with the data, both shorter than 192 bytes, as RFC 9580, sections 5.1, 5.13.1
+/// and 11.5 describe them. Panics if it is anything else.
 fn decrypted(message: &[u8]) -> Vec<u8> {
     let packet = |tag: u8, bytes: &[u8]| {
         assert_eq!(bytes[0], 0xc0 | tag);

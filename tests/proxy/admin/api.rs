@@ -213,6 +213,7 @@ async fn settings_show_no_secret() {
         setting("providers.p.lease"),
         json!({
             "path": "providers.p.lease", "value": "60s", "default": "60s", "source": "default",
+            "about": "how long a registration lasts unless it is renewed",
         })
     );
     assert_eq!(setting("admin.api_keys")["source"], "file");

@@ -1,4 +1,4 @@
-//! [`Subkey`]: the encryption subkey of an OpenPGP certificate (RFC 9580).
+//! [`Subkey`]: the encryption subkey of an OpenPGP certificate (RFC 9580, section 10.1).
 //!
 //! Only what Lumo's keys have is read: armor, packets of version 4, a primary key for Ed25519, and subkeys
 //! for ECDH with Curve25519.

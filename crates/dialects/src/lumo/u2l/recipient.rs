@@ -151,7 +151,7 @@ fn encrypted_session_key(recipient: &Subkey, key: &[u8; 32], random: Random<'_>)
     Some(packet(1, &body).collect())
 }
 
-/// Wraps a padded session key (RFC 3394).
+/// Wraps a padded session key (RFC 3394, section 2.2.1).
 fn wrapped<Aes>(key: &[u8], padded: &[u8]) -> Option<[u8; 48]>
 where
     Aes: KeyInit + BlockCipherEncrypt + BlockSizeUser<BlockSize = U16>,

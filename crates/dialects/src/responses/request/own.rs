@@ -51,8 +51,9 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
         // What the model received as the result was not the images themselves, so the result stays empty.
         _ => ("generate_images".into(), "{}".into(), String::new()),
     };
-    let output = CallOutput { id: id.clone(), name: String::new(), content, is_error };
-    Some((Call::new(id, name, arguments), output))
+    let call = Call::new(id, name, arguments);
+    let output = CallOutput { id: call.id.clone(), name: call.name.clone(), content, is_error };
+    Some((call, output))
 }
 
 /// The call of a search for tools that toolwire ran, if `item` is one. Its result is the next item.
