@@ -220,7 +220,7 @@ impl Observers {
         if let Some(report) = &mut self.model.report {
             report.hop_started();
         }
-        let later = self.model.later_attempt.take().map(Attempt::from_now);
+        let later = self.model.later_attempt.take().map(Attempt::begun_now);
         let attempt = later.or_else(|| self.access.next_attempt());
         let attempt = attempt.unwrap_or_else(|| Attempt::untraced(request.stream));
         let client = client.traced(attempt.context());

@@ -90,7 +90,7 @@ impl Attempt {
     }
 
     /// The same request, which is only now about to be sent.
-    pub(crate) fn from_now(self) -> Self {
+    pub(crate) fn begun_now(self) -> Self {
         Self { begun: Instant::now(), ..self }
     }
 
