@@ -5,7 +5,7 @@ mod list;
 mod login;
 mod prompts;
 
-use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{collections::HashSet, env, path::PathBuf, process::ExitCode, sync::Arc};
 
 use tokio::{
     io::{stdin, stdout},
@@ -19,9 +19,12 @@ use super::{
     problems,
 };
 use toolwire_config as config;
-use toolwire_config::{Config, Loaded, Overrides};
+use toolwire_config::{
+    Config, KeyFile, Loaded, Overrides,
+    client_keys::{NAME_EXPECTED, is_name},
+};
 use toolwire_execution::{Asker, mcp_server::McpServer, oauth::Account};
-use toolwire_gateway::Server;
+use toolwire_gateway::{Server, observe::untrusted_text::escaped};
 
 /// Options of `mcp`.
 #[derive(Debug, clap::Args)]
@@ -77,24 +80,49 @@ impl ConfigArgs {
         }
     }
 
-    /// Finds the account at the server `name`.
+    /// Finds the account at the server `name`, of the client key `key` if each has its own.
     ///
     /// # Errors
     /// There is none. The error is the exit status.
-    fn account(&self, name: &str) -> Result<Arc<Account>, ExitCode> {
+    fn account(&self, name: &str, key: Option<&str>) -> Result<Arc<Account>, ExitCode> {
         let config = self.load()?;
         let settings = config.execution.as_deref();
         let accounts = settings.map(|settings| settings.accounts(config.state_dir.as_deref()));
         let found =
             accounts.into_iter().flatten().find(|account| account.name() == name && account.wants_person());
-        found.ok_or_else(|| {
+        let account = found.ok_or_else(|| {
             let next = "`toolwire mcp list` lists them; one with a key or a secret needs no login";
             refused(
                 format_args!("the configuration has no MCP server `{name}` that may need a login"),
                 Some(next),
             )
-        })
+        })?;
+        match key {
+            Some(key) if account.is_per_key() => match is_name(key) {
+                true => Ok(account.of_key(key)),
+                false => Err(refused(format_args!("`{}` is not {NAME_EXPECTED}", escaped(key)), None)),
+            },
+            None if account.is_per_key() => {
+                let next = "`--key NAME` says whose login it is";
+                Err(refused(format_args!("each client key has a login of its own at `{name}`"), Some(next)))
+            }
+            Some(_) => {
+                let next = "`oauth_login_per = \"key\"` changes that";
+                Err(refused(format_args!("all clients use one login at `{name}`"), Some(next)))
+            }
+            None => Ok(account),
+        }
     }
+}
+
+/// The names of the client keys that are valid at `now`, a Unix time in seconds.
+fn valid_keys(config: &Config, now: u64) -> HashSet<String> {
+    let saved = config.state_dir.as_deref().map(|folder| KeyFile::in_folder(folder).read());
+    let saved = saved.and_then(Result::ok).unwrap_or_default();
+    let all = config.keys.iter().chain(&saved);
+    let valid = all.filter(|key| !key.is_revoked() && key.expires.is_none_or(|expires| expires > now));
+    // The client of the console's Playground has no key.
+    valid.map(|key| key.name.clone()).chain(["console".to_owned()]).collect()
 }
 
 pub(super) fn run(args: &Args, log_format: LogFormat) -> ExitCode {

@@ -10,8 +10,9 @@ use http::{HeaderMap, Method, StatusCode, Uri, header, request};
 use serde_json::{Value, json};
 
 use super::{AdminError, AdminResponse, object, ok};
+use toolwire_config::client_keys::{NAME_EXPECTED, is_name};
 use toolwire_execution::{
-    Execution,
+    Execution, Provider,
     oauth::{Account, LoginState, OAuthError},
 };
 
@@ -27,6 +28,16 @@ pub(super) fn shown(account: &Account) -> Value {
     }
 }
 
+/// The logins of client keys at a server, by the keys' names.
+pub(super) fn of_keys(provider: &dyn Provider, account: &Account) -> Value {
+    let keys = account.keys().unwrap_or_else(|error| {
+        tracing::warn!(provider = account.name(), %error, "the logins of client keys cannot be read");
+        Vec::new()
+    });
+    let of = |key: String| Some((provider.account(Some(&key)).map(|account| shown(&account))?, key));
+    keys.into_iter().filter_map(of).map(|(shown, key)| (key, shown)).collect::<serde_json::Map<_, _>>().into()
+}
+
 /// Begins or ends the login at the server of the provider `name`.
 pub(super) async fn change(
     execution: &Execution,
@@ -35,8 +46,8 @@ pub(super) async fn change(
     body: &[u8],
 ) -> Result<AdminResponse, AdminError> {
     match head.method {
-        Method::DELETE => end(execution, name).await,
-        _ => begin(execution, name, &head.headers, body).await,
+        Method::DELETE => end(execution, name, head.uri.query()).await,
+        _ => begin(execution, name, head, body).await,
     }
 }
 
@@ -44,14 +55,14 @@ pub(super) async fn change(
 async fn begin(
     execution: &Execution,
     name: &str,
-    headers: &HeaderMap,
+    head: &request::Parts,
     body: &[u8],
 ) -> Result<AdminResponse, AdminError> {
-    let account = account(execution, name)?;
+    let account = account(execution, name, head.uri.query())?;
     let wrong = || AdminError::invalid("`redirect` is the URL of this console's page", Some("redirect"));
     let body = object(body)?;
     let redirect = body.get("redirect").and_then(Value::as_str).ok_or_else(wrong)?.to_owned();
-    if !is_own_page(&redirect, headers) {
+    if !is_own_page(&redirect, &head.headers) {
         return Err(wrong());
     }
     let begun = run(execution, async move { account.begin(&redirect, None).await }).await?;
@@ -64,34 +75,49 @@ pub(super) async fn finish(execution: &Execution, body: &[u8]) -> Result<AdminRe
     let body = object(body)?;
     let query = body.get("query").and_then(Value::as_str);
     let query = query.ok_or_else(|| AdminError::invalid("`query` is a string", Some("query")))?.to_owned();
-    let accounts = execution.registry().providers().iter().filter_map(|(_, provider)| provider.account());
+    let accounts = execution.registry().providers().iter().flat_map(|(_, provider)| provider.accounts());
     let found = accounts.into_iter().find(|account| account.awaits(&query));
     let account = found.ok_or_else(|| failed(&OAuthError::State))?;
-    let name = account.name().to_owned();
+    let (name, key) = (account.name().to_owned(), account.key().map(str::to_owned));
     run(execution, async move { account.finish(&query).await }).await?;
-    Ok(AdminResponse::json(json!({"provider": name})))
+    Ok(AdminResponse::json(json!({"provider": name, "key": key})))
 }
 
-async fn end(execution: &Execution, name: &str) -> Result<AdminResponse, AdminError> {
-    let account = account(execution, name)?;
+async fn end(execution: &Execution, name: &str, query: Option<&str>) -> Result<AdminResponse, AdminError> {
+    let account = account(execution, name, query)?;
     let own = Arc::clone(&account);
     if !run(execution, async move { own.log_out().await }).await? {
         return Err(AdminError::new(StatusCode::CONFLICT, "not_logged_in", "there is no login"));
     }
     tracing::info!(provider = name, "a login at an MCP server was ended");
-    // The connection was made with the login.
-    if let Some(provider) = execution.provider(name) {
+    // The connection was made with the login. That of a client key is closed when it is not used any more.
+    if let Some(provider) = execution.provider(name).filter(|_| account.key().is_none()) {
         provider.restart();
     }
     Ok(ok())
 }
 
-fn account(execution: &Execution, name: &str) -> Result<Arc<Account>, AdminError> {
+/// The account of the client key in `query`, or that of all clients.
+fn account(execution: &Execution, name: &str, query: Option<&str>) -> Result<Arc<Account>, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
-    provider.account().filter(|account| account.wants_person()).ok_or_else(|| {
-        let message = "a login is only for an MCP server with `url` and without `api_key`";
-        AdminError::new(StatusCode::CONFLICT, "no_login", message)
-    })
+    let none = |message| AdminError::new(StatusCode::CONFLICT, "no_login", message);
+    let account = provider.account(None).filter(|account| account.wants_person());
+    let message = "a login is only for an MCP server with `url` and without `api_key`";
+    let account = account.ok_or_else(|| none(message))?;
+    let mut parameters = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let key = parameters.find(|(name, _)| name == "key").map(|(_, key)| key);
+    match key {
+        Some(_) if !account.is_per_key() => {
+            Err(none("all clients use one login at this server (`oauth_login_per`)"))
+        }
+        Some(key) if !is_name(&key) => {
+            Err(AdminError::invalid(format!("`key` is {NAME_EXPECTED}"), Some("key")))
+        }
+        None if account.is_per_key() => {
+            Err(AdminError::invalid("`key` is the name of the client key whose login it is", Some("key")))
+        }
+        key => provider.account(key.as_deref()).ok_or_else(|| none(message)),
+    }
 }
 
 /// Runs `work` on the runtime that has the connections of providers.

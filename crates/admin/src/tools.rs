@@ -33,9 +33,12 @@ pub(super) fn list(execution: Option<&Execution>, metrics: &Metrics) -> Value {
         if let (Some(shown), Some(registrations)) = (shown.as_object_mut(), registrations) {
             shown.insert("registrations".to_owned(), programs(&registrations));
         }
-        let account = provider.account().filter(|account| account.wants_person());
+        let account = provider.account(None).filter(|account| account.wants_person());
         if let (Some(shown), Some(account)) = (shown.as_object_mut(), account) {
-            shown.insert("login".to_owned(), logins::shown(&account));
+            match account.is_per_key() {
+                true => shown.insert("logins".to_owned(), logins::of_keys(&**provider, &account)),
+                false => shown.insert("login".to_owned(), logins::shown(&account)),
+            };
         }
         shown
     });

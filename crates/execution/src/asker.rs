@@ -21,6 +21,11 @@ pub struct Asker {
 }
 
 impl Asker {
+    /// The name of the client's key, if it has one.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.payer.as_ref().map(|payer| payer.name())
+    }
+
     /// What permissions for `hosted` are matched against, if `domain` is the domain in the call's URL.
     pub(crate) fn asked<'a>(&'a self, hosted: &'a Hosted, domain: Option<&'a str>) -> Asked<'a> {
         Asked {

@@ -95,11 +95,14 @@ impl McpServer {
 
     /// The prompts of the providers that have a tool for this client, with the names of their providers.
     fn prompts(&self) -> Vec<(Arc<str>, Arc<Prompt>)> {
-        let snapshot = self.execution.registry().snapshot();
+        let (registry, key) = (self.execution.registry(), self.asker.key());
+        let snapshot = registry.snapshot_of(key);
         let mut found = Vec::new();
-        for (name, provider) in self.execution.registry().providers() {
+        for (name, _) in registry.providers() {
             let has_tool = |hosted: &Hosted| *hosted.provider_name == **name && self.is_offered(hosted);
-            if snapshot.tools().iter().any(has_tool) {
+            if snapshot.tools().iter().any(has_tool)
+                && let Some(provider) = registry.provider_of(name, key)
+            {
                 found.extend(provider.prompts().into_iter().map(|prompt| (Arc::clone(name), prompt)));
             }
         }
@@ -125,7 +128,8 @@ impl ServerHandler for McpServer {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let snapshot = self.execution.registry().snapshot();
+        self.execution.await_key(self.asker.key()).await;
+        let snapshot = self.execution.registry().snapshot_of(self.asker.key());
         let offered = snapshot.tools().iter().filter(|hosted| self.is_offered(hosted));
         Ok(ListToolsResult::with_all_items(offered.map(described).collect()))
     }
@@ -135,6 +139,7 @@ impl ServerHandler for McpServer {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        self.execution.await_key(self.asker.key()).await;
         let prompts = self.prompts();
         let described = prompts.iter().map(|(provider, prompt)| described_prompt(provider, prompt));
         Ok(ListPromptsResult::with_all_items(described.collect()))
@@ -147,7 +152,9 @@ impl ServerHandler for McpServer {
     ) -> Result<GetPromptResponse, ErrorData> {
         let GetPromptRequestParams { name, arguments, .. } = request;
         let found = self.prompts().into_iter().find(|(own, prompt)| wire_name(own, prompt) == name);
-        let found = found.and_then(|(own, prompt)| Some((self.execution.provider(&own)?, prompt)));
+        let found = found.and_then(|(own, prompt)| {
+            Some((self.execution.registry().provider_of(&own, self.asker.key())?, prompt))
+        });
         let Some((provider, prompt)) = found else {
             return Err(ErrorData::invalid_params(format!("there is no prompt \"{name}\""), None));
         };
@@ -169,8 +176,13 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, .. } = request;
-        let snapshot = self.execution.registry().snapshot();
+        let (registry, key) = (self.execution.registry(), self.asker.key());
+        self.execution.await_key(key).await;
+        let snapshot = registry.snapshot_of(key);
         if !snapshot.tools().iter().any(|hosted| *hosted.name == *name && self.is_offered(hosted)) {
+            if let Some(need) = registry.need_of(&name, key) {
+                return Ok(CallToolResult::error(vec![ContentBlock::text(need)]).into());
+            }
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         }
         let call = Call {

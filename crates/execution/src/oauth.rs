@@ -20,6 +20,7 @@ mod discovery;
 mod error;
 mod fetcher;
 mod login;
+mod of_key;
 mod options;
 mod tokens;
 mod vault;
@@ -32,6 +33,6 @@ mod tests;
 pub use self::{
     account::{Account, LoginState},
     error::{OAuthError, VaultError},
-    options::{Grant, OAuthOptions},
+    options::{Grant, LoginPer, OAuthOptions},
     vault::Vault,
 };

@@ -29,7 +29,7 @@ impl Execution {
         asker: Asker,
         client_tools: ClientTools,
     ) -> Option<HostedTurn> {
-        let snapshot = client_tools.beside(self.registry().snapshot());
+        let snapshot = client_tools.beside(self.registry().snapshot_of(asker.key()));
         let clash = self.settings().clash;
         let mut options = TurnOptions::of(conversation, &snapshot);
         let offered = inject(conversation, &snapshot, unserved, clash, self.permissions(), &asker);

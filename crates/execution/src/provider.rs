@@ -140,8 +140,19 @@ pub trait Provider: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The login at the provider's server. `None` if it cannot have one.
-    fn account(&self) -> Option<Arc<Account>> {
+    /// The login at the provider's server, or that of the client key `key`. `None` if there cannot be one.
+    fn account(&self, _key: Option<&str>) -> Option<Arc<Account>> {
+        None
+    }
+
+    /// All logins at the provider's server that are in use.
+    fn accounts(&self) -> Vec<Arc<Account>> {
+        self.account(None).into_iter().collect()
+    }
+
+    /// The provider as the client key `key` uses it, if each key has a login of its own. A request without a named key has
+    /// none.
+    fn of_key(&self, _key: Option<&str>) -> Option<Arc<dyn Provider>> {
         None
     }
 

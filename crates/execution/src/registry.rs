@@ -1,5 +1,7 @@
 //! [`Registry`]: the hosted tools of all providers.
 
+mod of_key;
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,
@@ -314,6 +316,49 @@ impl Registry {
         }
     }
 
+    /// Adds the tools that a provider offers at the moment.
+    fn add_tools(
+        &self,
+        snapshot: &mut Snapshot,
+        (provider_name, provider): &NamedProvider,
+        disabled: &HashSet<String>,
+        warn: &mut dyn FnMut(String),
+    ) {
+        let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
+        let offered = provider.tools();
+        let allowed = offered.into_iter().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)));
+        for (number, spec) in allowed.enumerate() {
+            let name = normalized(&spec.name);
+            if number == MAX_TOOLS {
+                warn(format!("provider {provider_name}: only the first {MAX_TOOLS} tools are used"));
+                break;
+            }
+            let spec = match usable(spec) {
+                Ok(spec) => spec,
+                Err(reason) => {
+                    warn(format!("provider {provider_name}: the tool `{name}` is left out: {reason}"));
+                    continue;
+                }
+            };
+            let is_enabled = !disabled.contains(&name);
+            let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
+            let text =
+                format!("provider {provider_name}: another tool has the name `{name}`; this one is left out");
+            if !snapshot.add(Hosted {
+                name: name.into(),
+                aliases: Arc::default(),
+                spec,
+                provider_name,
+                provider,
+                rules: ToolRules::default(),
+                shown: None,
+                is_enabled,
+            }) {
+                warn(text);
+            }
+        }
+    }
+
     fn refresh_with(&self, state: &mut State) {
         let mut snapshot = Snapshot::default();
         let mut warn = |text: String| {
@@ -321,42 +366,8 @@ impl Registry {
                 tracing::warn!("{text}");
             }
         };
-        for (provider_name, provider) in &self.providers {
-            let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
-            let offered = provider.tools();
-            let allowed =
-                offered.into_iter().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)));
-            for (number, spec) in allowed.enumerate() {
-                let name = normalized(&spec.name);
-                if number == MAX_TOOLS {
-                    warn(format!("provider {provider_name}: only the first {MAX_TOOLS} tools are used"));
-                    break;
-                }
-                let spec = match usable(spec) {
-                    Ok(spec) => spec,
-                    Err(reason) => {
-                        warn(format!("provider {provider_name}: the tool `{name}` is left out: {reason}"));
-                        continue;
-                    }
-                };
-                let is_enabled = !state.disabled.contains(&name);
-                let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
-                let text = format!(
-                    "provider {provider_name}: another tool has the name `{name}`; this one is left out"
-                );
-                if !snapshot.add(Hosted {
-                    name: name.into(),
-                    aliases: Arc::default(),
-                    spec,
-                    provider_name,
-                    provider,
-                    rules: ToolRules::default(),
-                    shown: None,
-                    is_enabled,
-                }) {
-                    warn(text);
-                }
-            }
+        for own in &self.providers {
+            self.add_tools(&mut snapshot, own, &state.disabled, &mut warn);
         }
         snapshot.settle(&self.settings);
         if snapshot.tools().iter().any(Hosted::is_offered_by_needs) {

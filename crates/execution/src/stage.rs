@@ -389,7 +389,8 @@ impl Execution {
     /// A turn in which a person or a command calls tools, without a model. All tools are available, and the same rules
     /// apply.
     pub fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
-        HostedTurn::new(Arc::clone(self), self.registry.snapshot(), None, asker)
+        let snapshot = self.registry.snapshot_of(asker.key());
+        HostedTurn::new(Arc::clone(self), snapshot, None, asker)
     }
 }
 

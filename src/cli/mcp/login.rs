@@ -39,6 +39,9 @@ const MAX_REQUESTS: usize = 32;
 pub(super) struct LoginArgs {
     /// The server's name in the configuration
     name: String,
+    /// The client key whose login it is, by its name [default: that of all clients]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// The scopes to ask for, separated by spaces [default: those that the server names]
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
@@ -56,12 +59,15 @@ pub(super) struct LoginArgs {
 pub(super) struct LogoutArgs {
     /// The server's name in the configuration
     name: String,
+    /// The client key whose login it is, by its name [default: that of all clients]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     #[command(flatten)]
     config: ConfigArgs,
 }
 
 pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
-    let account = match args.config.account(&args.name) {
+    let account = match args.config.account(&args.name, args.key.as_deref()) {
         Ok(account) => account,
         Err(status) => return status,
     };
@@ -73,7 +79,7 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
 }
 
 pub(super) fn log_out(args: &LogoutArgs) -> ExitCode {
-    let account = match args.config.account(&args.name) {
+    let account = match args.config.account(&args.name, args.key.as_deref()) {
         Ok(account) => account,
         Err(status) => return status,
     };

@@ -50,3 +50,32 @@ async fn login_begins_and_ends_with_the_page_of_the_console() {
         list["providers"].as_array().unwrap().iter().find(|provider| provider["name"] == "far").unwrap();
     assert_eq!(far["login"], json!({"state": "logged_out"}));
 }
+
+#[tokio::test]
+async fn login_of_a_client_key_names_the_key() {
+    let own = SERVER.replace("far", "own") + "oauth_login_per = \"key\"\n";
+    let (_upstream, proxy) = proxy(&format!("{TOOLS}{SERVER}{own}{WITH_KEY}")).await;
+    let page = json!({"redirect": proxy.url("/console/")});
+    let long = format!("?key={}", "a".repeat(65));
+    for (server, query, begun, ended) in [
+        ("own", "?key=alice", (409, "login_failed"), (409, "not_logged_in")),
+        ("own", "?key=Alice&x=1", (409, "login_failed"), (409, "not_logged_in")),
+        ("own", "", (400, "invalid_request"), (400, "invalid_request")),
+        ("own", "?key=", (400, "invalid_request"), (400, "invalid_request")),
+        ("own", "?key=..%2Fa", (400, "invalid_request"), (400, "invalid_request")),
+        ("own", "?key=a%20b", (400, "invalid_request"), (400, "invalid_request")),
+        ("own", &long, (400, "invalid_request"), (400, "invalid_request")),
+        ("far", "?key=alice", (409, "no_login"), (409, "no_login")),
+    ] {
+        for (method, expected) in [("POST", begun), ("DELETE", ended)] {
+            let path = format!("/admin/providers/{server}/login{query}");
+            let (status, said) = Ask::new(&proxy, method, &path).key(KEY).json(&page).answer().await;
+            let code = said["error"]["code"].as_str().unwrap_or_default();
+            assert_eq!((status, code), expected, "{method} {path}: {said}");
+        }
+    }
+    let (_, list) = Ask::new(&proxy, "GET", "/admin/tools").key(KEY).answer().await;
+    let own =
+        list["providers"].as_array().unwrap().iter().find(|provider| provider["name"] == "own").unwrap();
+    assert_eq!((&own["logins"], own.get("login")), (&json!({}), None));
+}

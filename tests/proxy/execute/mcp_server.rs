@@ -159,3 +159,34 @@ async fn path_is_unknown_without_hosted_tools() {
     let list = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"});
     assert_eq!(send(&proxy, "", &list).await.status(), StatusCode::NOT_FOUND);
 }
+
+#[tokio::test]
+async fn key_without_a_login_of_its_own_learns_what_to_run() {
+    let server = "[[providers]]\nname = \"crm\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\noauth_login_per = \"key\"\n";
+    let key = |name: &str| format!("[[keys]]\nname = \"{name}\"\nkey = \"key-of-{name}\"\n");
+    let mut setup = hosting("").await;
+    setup.execution.push_str(&format!("{server}{}{}", key("alice"), key("Alice")));
+    setup.keys = vec!["nameless"];
+    let proxy = setup.start().await;
+    for (shown, expected) in [
+        (
+            "key-of-alice",
+            "For the client key `alice`, the server `crm` needs a login: run `toolwire mcp login crm --key alice`.",
+        ),
+        (
+            "key-of-Alice",
+            "For the client key `Alice`, the server `crm` needs a login: run `toolwire mcp login crm --key Alice`.",
+        ),
+        (
+            "nameless",
+            "At the server `crm`, each client key has a login of its own: send a key that has a name.",
+        ),
+    ] {
+        assert_eq!(listed(&proxy, shown).await, ["search", "slow", "broken"]);
+        let refused = called(&proxy, shown, "crm__add_note", &json!({})).await;
+        assert_eq!(refused["result"]["content"][0]["text"], expected);
+        assert_eq!(refused["result"]["isError"], true);
+        let unknown = called(&proxy, shown, "crmx__add_note", &json!({})).await;
+        assert_eq!(unknown["error"]["message"], "there is no tool \"crmx__add_note\"");
+    }
+}

@@ -24,7 +24,7 @@ use super::{
     login::Pending,
     options::{Grant, OAuthOptions},
     tokens::{self, Tokens},
-    vault::{Login, Stamp, Vault},
+    vault::{Login, LoginName, Stamp, Vault},
 };
 use crate::http::HttpClient;
 use toolwire_net::redact::Redactor;
@@ -53,16 +53,18 @@ pub enum LoginState {
 #[derive(Debug)]
 pub struct Account {
     pub(super) name: Arc<str>,
+    /// The name of the client key that the login belongs to. `None` if all clients share it.
+    pub(super) key: Option<Arc<str>>,
     pub(super) server: Url,
     pub(super) options: OAuthOptions,
     pub(super) fetcher: Fetcher,
     pub(super) vault: Option<Arc<Vault>>,
     /// Masks the tokens in logs and messages.
-    redactor: Option<Arc<Redactor>>,
+    pub(super) redactor: Option<Arc<Redactor>>,
     pub(super) state: Mutex<AccountState>,
     /// Held while tokens are requested.
-    renewing: tokio::sync::Mutex<()>,
-    renewed: Notify,
+    pub(super) renewing: tokio::sync::Mutex<()>,
+    pub(super) renewed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -92,9 +94,21 @@ impl Account {
         let server = Url::parse(&server.to_string()).ok()?;
         let fetcher = Fetcher::new(http, &server, configured_issuer(&options).as_ref());
         let (state, renewing, renewed) = (Mutex::default(), tokio::sync::Mutex::default(), Notify::new());
-        Some(Arc::new(Self { name, server, options, fetcher, vault, redactor, state, renewing, renewed }))
+        Some(Arc::new(Self {
+            name,
+            key: None,
+            server,
+            options,
+            fetcher,
+            vault,
+            redactor,
+            state,
+            renewing,
+            renewed,
+        }))
     }
 
+    /// The name of the server.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -219,11 +233,11 @@ impl Account {
         scopes.sort_unstable();
         scopes.dedup();
         let scopes = scopes.join(" ");
-        let (name, shown) = (&self.name, super::error::plain(&scopes));
+        let (command, shown) = (self.command(), super::error::plain(&scopes));
         let need = match self.is_by_itself() {
             true => format!("the token does not allow it; `oauth_scopes` must have: {shown}"),
             false => {
-                format!("needs a login with more scopes: run `toolwire mcp login {name} --scope \"{shown}\"`")
+                format!("needs a login with more scopes: run `{command} --scope \"{shown}\"`")
             }
         };
         state.need = Some(need);
@@ -236,7 +250,7 @@ impl Account {
             Some(_) => "needs a login",
             None => "requires a key (`api_key`) or a login",
         };
-        state.need = Some(format!("{what}: run `toolwire mcp login {}`", self.name));
+        state.need = Some(format!("{what}: run `{}`", self.command()));
     }
 
     /// Replaces the token `old`, unless that has happened already. The request goes on if the caller goes away, since a
@@ -270,7 +284,7 @@ impl Account {
     /// Refreshes a login (RFC 6749, section 6). Returns whether there is a new token.
     async fn refreshed(&self, login: &Login) -> Result<bool, OAuthError> {
         let _lock = match &self.vault {
-            Some(vault) => Some(vault.lock(&self.name).await?),
+            Some(vault) => Some(vault.lock(self.login_name()).await?),
             None => None,
         };
         // Another process may have refreshed it.
@@ -380,10 +394,13 @@ impl Account {
     /// Keeps a login in the vault, if there is one, and uses it. The lock must be held.
     pub(super) async fn keep(&self, login: Login, is_unproven: bool) -> Result<(), OAuthError> {
         let login = Arc::new(login);
-        let (vault, name, kept) = (self.vault.clone(), Arc::clone(&self.name), Arc::clone(&login));
+        let (vault, kept) = (self.vault.clone(), Arc::clone(&login));
+        let (server, key) = (Arc::clone(&self.name), self.key.clone());
         // The disk may be slow.
-        let writing =
-            Handle::current().spawn_blocking(move || vault.map_or(Ok(()), |vault| vault.write(&name, &kept)));
+        let writing = Handle::current().spawn_blocking(move || {
+            let name = LoginName { server: &server, key: key.as_deref() };
+            vault.map_or(Ok(()), |vault| vault.write(name, &kept))
+        });
         let written = writing.await.unwrap_or(Ok(()));
         self.adopt(Some(login), is_unproven);
         Ok(written?)
@@ -391,14 +408,14 @@ impl Account {
 
     /// Forgets the login. Returns whether there was one.
     pub(super) fn forget(&self) -> Result<bool, OAuthError> {
-        let removed = self.vault.as_ref().map_or(Ok(false), |vault| vault.remove(&self.name));
+        let removed = self.vault.as_ref().map_or(Ok(false), |vault| vault.remove(self.login_name()));
         self.adopt(None, false);
         Ok(removed?)
     }
 
     fn adopt(&self, login: Option<Arc<Login>>, is_unproven: bool) {
         self.learn(login.as_deref());
-        let stamp = self.vault.as_ref().map(|vault| vault.stamp(&self.name));
+        let stamp = self.vault.as_ref().map(|vault| vault.stamp(self.login_name()));
         let mut state = self.state.lock();
         (state.login, state.stamp, state.is_unproven, state.need) = (login, stamp, is_unproven, None);
         drop(state);
@@ -413,12 +430,12 @@ impl Account {
             return;
         }
         state.looked = Some(Instant::now());
-        let stamp = Some(vault.stamp(&self.name));
+        let stamp = Some(vault.stamp(self.login_name()));
         if state.stamp == stamp {
             return;
         }
         state.stamp = stamp;
-        let read = vault.read(&self.name);
+        let read = vault.read(self.login_name());
         if let Err(error) = &read {
             tracing::warn!(provider = %self.name, %error, "the login at an MCP server cannot be read");
         }

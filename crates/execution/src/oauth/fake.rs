@@ -16,7 +16,7 @@ use tokio::{
 };
 use url::{Url, form_urlencoded};
 
-use super::{Account, Grant, OAuthOptions, Vault};
+use super::{Account, Grant, LoginPer, OAuthOptions, Vault};
 use crate::http::HttpClient;
 
 /// A response: status, further headers and body.
@@ -38,6 +38,8 @@ struct Script {
     /// Method and path, head, and body.
     requests: Vec<(String, String, String)>,
     delay: Duration,
+    /// The tool that the server shows to each user, by the end of the user's tokens. Empty if the server is scripted.
+    users: HashMap<String, String>,
 }
 
 /// Listens on a port of its own.
@@ -109,6 +111,16 @@ impl Fake {
         self.script.lock().answers.insert(what.to_owned(), answers.into_iter().collect());
     }
 
+    /// Lets the server work for this user, whose tokens end with `-user`. Without a tool, they are refused from now on.
+    pub(crate) fn serve_user(&self, user: &str, tool: Option<&str>) {
+        self.set("GET /mcp", Answer(405, String::new(), String::new()));
+        let mut script = self.script.lock();
+        match tool {
+            Some(tool) => _ = script.users.insert(user.to_owned(), tool.to_owned()),
+            None => _ = script.users.remove(user),
+        }
+    }
+
     /// Makes each answer wait.
     pub(crate) fn delay(&self, delay: Duration) {
         self.script.lock().delay = delay;
@@ -168,6 +180,11 @@ pub(crate) fn tokens(access: &str, refresh: &str, lifetime: u64) -> Value {
     json!({"access_token": access, "refresh_token": refresh, "token_type": "bearer", "expires_in": lifetime})
 }
 
+/// Options of a server at which each client key has a login of its own.
+pub(crate) fn per_key() -> OAuthOptions {
+    OAuthOptions { oauth_login_per: LoginPer::Key, ..OAuthOptions::default() }
+}
+
 /// Options of a client that needs no person.
 pub(crate) fn by_itself() -> OAuthOptions {
     OAuthOptions {
@@ -175,6 +192,41 @@ pub(crate) fn by_itself() -> OAuthOptions {
         oauth_client_secret: Some("s3cret&s3cret".to_owned().into()),
         oauth_grant: Grant::ClientCredentials,
         ..OAuthOptions::default()
+    }
+}
+
+/// The answer of a server that works. `None` for what is scripted.
+fn served(users: &HashMap<String, String>, what: &str, head: &str, body: &str) -> Option<Answer> {
+    let of_token =
+        |token: &str| token.rsplit('-').next().map(str::to_owned).filter(|user| users.contains_key(user));
+    match what {
+        "POST /token" if !users.is_empty() && body.contains("grant_type=refresh_token") => {
+            let fields: HashMap<_, _> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+            Some(match of_token(&fields["refresh_token"]) {
+                Some(user) => ok(&tokens(&format!("renewed-{user}"), &format!("refresh-{user}"), 3600)),
+                None => refused("invalid_grant"),
+            })
+        }
+        "POST /mcp" => {
+            let token = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer "))?;
+            let tool = &users[&of_token(token)?];
+            let message: Value = serde_json::from_str(body).unwrap();
+            let result = match message["method"].as_str().unwrap() {
+                "initialize" => json!({
+                    "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "fake", "version": "1"},
+                }),
+                "tools/list" => json!({"tools": [{"name": tool, "inputSchema": {"type": "object"}}]}),
+                "tools/call" => json!({"content": [{"type": "text", "text": token}]}),
+                _ if message["id"].is_null() => return Some(Answer(202, String::new(), String::new())),
+                _ => {
+                    let error = json!({"code": -32601, "message": "unknown method"});
+                    return Some(ok(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error})));
+                }
+            };
+            Some(ok(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})))
+        }
+        _ => None,
     }
 }
 
@@ -197,7 +249,9 @@ async fn serve(mut stream: TcpStream, script: Arc<Mutex<Script>>) {
         let (answer, delay) = {
             let mut script = script.lock();
             script.requests.push((what.clone(), head.to_owned(), body.to_owned()));
+            let served = served(&script.users, &what, head, body);
             let answer = match script.answers.get_mut(&what) {
+                _ if served.is_some() => served,
                 Some(answers) if answers.len() > 1 => answers.pop_front(),
                 Some(answers) => answers.front().cloned(),
                 None => None,

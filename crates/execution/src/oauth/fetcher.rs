@@ -32,7 +32,7 @@ const MAX_REDIRECTS: usize = 3;
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 pub(super) const JSON: &str = "application/json";
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Fetcher {
     configured: HttpClient,
     guarded: HttpClient,

@@ -190,7 +190,7 @@ impl Account {
         let tokens = tokens::request(&self.fetcher, &pending.found.token, &pending.client, &grant).await?;
         let login = self.login(&pending.found, pending.client, pending.scope, tokens);
         let Some(vault) = &self.vault else { return Err(OAuthError::NoVault) };
-        let _lock = vault.lock(&self.name).await?;
+        let _lock = vault.lock(self.login_name()).await?;
         self.keep(login, false).await?;
         tracing::info!(provider = %self.name, "logged in to an MCP server");
         Ok(())
@@ -203,7 +203,7 @@ impl Account {
     /// The login cannot be removed.
     pub async fn log_out(&self) -> Result<bool, OAuthError> {
         let Some(vault) = &self.vault else { return Ok(false) };
-        let _lock = vault.lock(&self.name).await?;
+        let _lock = vault.lock(self.login_name()).await?;
         let login = self.current();
         let had_one = self.forget()?;
         if let Some(login) = login

@@ -15,6 +15,16 @@ pub enum Grant {
     ClientCredentials,
 }
 
+/// Who shares a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum LoginPer {
+    /// All clients.
+    Server,
+    /// The client keys of one name.
+    Key,
+}
+
 /// The settings.
 #[derive(Debug, Clone, Settings)]
 pub struct OAuthOptions {
@@ -32,6 +42,10 @@ pub struct OAuthOptions {
     /// `authorization_code`: a [person logs in](tools.md); `client_credentials`: the client's secret is enough
     #[setting(default = Grant::AuthorizationCode, word)]
     pub(super) oauth_grant: Grant,
+    /// `server`: all clients use the operator's login; `key`: each client key
+    /// [needs its own](tools.md#logins-of-client-keys)
+    #[setting(default = LoginPer::Server, word)]
+    pub(crate) oauth_login_per: LoginPer,
 }
 
 impl OAuthOptions {
@@ -44,6 +58,9 @@ impl OAuthOptions {
         if self.oauth_grant == Grant::ClientCredentials && !has_secret {
             let message = "`client_credentials` needs `oauth_client_id` and `oauth_client_secret`";
             return Some(("oauth_grant", message));
+        }
+        if self.oauth_grant == Grant::ClientCredentials && self.oauth_login_per == LoginPer::Key {
+            return Some(("oauth_login_per", "with `client_credentials`, nobody logs in"));
         }
         if self.oauth_client_secret.is_some() && self.oauth_client_id.is_none() {
             return Some(("oauth_client_secret", "a secret without `oauth_client_id`"));

@@ -430,7 +430,7 @@ async fn client_with_a_secret_needs_no_person() {
     assert_eq!((form["grant_type"].as_str(), form["scope"].as_str()), ("client_credentials", "mcp:use"));
     assert!(!form.contains_key("client_secret"));
     // Nothing is written.
-    assert!(fake.vault().read("s").unwrap().is_none());
+    assert!(fake.vault().read(fake.account().login_name()).unwrap().is_none());
     fake.set("POST /token", refused("invalid_client"));
     account.accepted();
     assert!(account.rejected(Some("machine".to_owned().into()), Challenge::default()).await.is_err());
@@ -464,6 +464,8 @@ fn settings_that_contradict_are_reported() {
     let only = |options: OAuthOptions| options.fault().map(|(key, _)| key);
     assert_eq!(only(by_itself()), None);
     assert_eq!(only(OAuthOptions { oauth_client_secret: None, ..by_itself() }), Some("oauth_grant"));
+    let per_key = OAuthOptions { oauth_login_per: LoginPer::Key, ..by_itself() };
+    assert_eq!(only(per_key), Some("oauth_login_per"));
     let secret = OAuthOptions { oauth_client_secret: Some("a".to_owned().into()), ..OAuthOptions::default() };
     assert_eq!(only(secret), Some("oauth_client_secret"));
     let scopes = OAuthOptions { oauth_scopes: vec!["a b".to_owned()], ..OAuthOptions::default() };

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ring::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     hmac,
@@ -47,6 +47,27 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The bytes that are not allowed in a file's name.
 const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
+/// These and uppercase letters.
+const UPPERCASE: &AsciiSet = &{
+    let (mut set, mut letter) = (UNSAFE.add(b'A'), b'B');
+    while letter <= b'Z' {
+        set = set.add(letter);
+        letter += 1;
+    }
+    set
+};
+
+/// Maximum number of logins of client keys that are listed per server.
+const MAX_LISTED: usize = 10_000;
+
+/// Whose login it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LoginName<'n> {
+    pub(super) server: &'n str,
+    /// The name of the client key. `None` for the login that all clients share.
+    pub(super) key: Option<&'n str>,
+}
 
 /// A login, as it is kept.
 #[derive(Debug, Clone)]
@@ -141,11 +162,11 @@ impl Vault {
         Self { folder: state_dir.join(FOLDER), secret }
     }
 
-    /// Reads the login of the server `name`. `None` if there is none.
+    /// Reads a login. `None` if there is none.
     ///
     /// # Errors
     /// There is one that cannot be read.
-    pub(super) fn read(&self, name: &str) -> Result<Option<Login>, VaultError> {
+    pub(super) fn read(&self, name: LoginName<'_>) -> Result<Option<Login>, VaultError> {
         let path = self.path(name);
         let sealed = match contents(&path) {
             Ok(sealed) => sealed,
@@ -167,10 +188,10 @@ impl Vault {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn write(&self, name: &str, login: &Login) -> Result<(), VaultError> {
+    pub(super) fn write(&self, name: LoginName<'_>, login: &Login) -> Result<(), VaultError> {
         let path = self.path(name);
-        private::create_dir_all(&self.folder)
-            .map_err(|error| VaultError::File(self.folder.clone(), error))?;
+        let folder = path.parent().unwrap_or(&self.folder);
+        private::create_dir_all(folder).map_err(|error| VaultError::File(folder.to_owned(), error))?;
         let key = self.key(true)?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).map_err(|_| VaultError::NoRandomness)?;
@@ -186,7 +207,7 @@ impl Vault {
     ///
     /// # Errors
     /// It cannot be removed.
-    pub(super) fn remove(&self, name: &str) -> Result<bool, VaultError> {
+    pub(super) fn remove(&self, name: LoginName<'_>) -> Result<bool, VaultError> {
         let path = self.path(name);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
@@ -195,8 +216,8 @@ impl Vault {
         }
     }
 
-    /// The state of the file of the server `name`.
-    pub(super) fn stamp(&self, name: &str) -> Stamp {
+    /// The state of the file of a login.
+    pub(super) fn stamp(&self, name: LoginName<'_>) -> Stamp {
         #[cfg(unix)]
         let inode = |found: &fs::Metadata| std::os::unix::fs::MetadataExt::ino(found);
         #[cfg(not(unix))]
@@ -205,14 +226,14 @@ impl Vault {
         Stamp(found.and_then(|found| Some((found.modified().ok()?, found.len(), inode(&found)))))
     }
 
-    /// Keeps other processes from refreshing the login of the server `name` until the result is dropped.
+    /// Keeps other processes from refreshing the login until the result is dropped.
     ///
     /// # Errors
     /// The lock cannot be had.
-    pub(super) async fn lock(&self, name: &str) -> Result<File, VaultError> {
+    pub(super) async fn lock(&self, name: LoginName<'_>) -> Result<File, VaultError> {
         let path = self.path(name).with_added_extension("lock");
         let wrong = |error| VaultError::File(path.clone(), error);
-        private::create_dir_all(&self.folder).map_err(wrong)?;
+        private::create_dir_all(path.parent().unwrap_or(&self.folder)).map_err(wrong)?;
         let file = opened(&path).map_err(wrong)?;
         let begun = Instant::now();
         loop {
@@ -225,8 +246,37 @@ impl Vault {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{}.login", utf8_percent_encode(name, UNSAFE)))
+    /// The names of the client keys that have a login at `server`.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn keys(&self, server: &str) -> Result<Vec<String>, VaultError> {
+        let folder = self.folder_of_keys(server);
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(VaultError::File(folder, error)),
+        };
+        let name = |entry: fs::DirEntry| {
+            let file = entry.file_name();
+            let written = file.to_str()?.strip_suffix(".login")?;
+            let key = percent_decode_str(written).decode_utf8().ok()?.into_owned();
+            (lowercase(&key) == written).then_some(key)
+        };
+        let mut names: Vec<_> = entries.filter_map(Result::ok).filter_map(name).take(MAX_LISTED).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn path(&self, LoginName { server, key }: LoginName<'_>) -> PathBuf {
+        match key {
+            None => self.folder.join(format!("{}.login", utf8_percent_encode(server, UNSAFE))),
+            Some(key) => self.folder_of_keys(server).join(format!("{}.login", lowercase(key))),
+        }
+    }
+
+    fn folder_of_keys(&self, server: &str) -> PathBuf {
+        self.folder.join(format!("{}.keys", lowercase(server)))
     }
 
     /// The key of the files. A missing file with a key is created if `is_made` is set.
@@ -267,9 +317,15 @@ impl Vault {
     }
 }
 
-/// What a file is bound to, so that it cannot take the place of another server's.
-fn about(name: &str) -> Aad<Vec<u8>> {
-    Aad::from([MAGIC, name.as_bytes()].concat())
+/// What a file is bound to, so that it cannot take the place of another one.
+fn about(LoginName { server, key }: LoginName<'_>) -> Aad<Vec<u8>> {
+    let key = key.map(|key| format!("\nkey {} {key}", key.len())).unwrap_or_default();
+    Aad::from([MAGIC, server.as_bytes(), key.as_bytes()].concat())
+}
+
+/// Encodes `name` for a file, so that names which differ only in case differ on every file system.
+fn lowercase(name: &str) -> String {
+    utf8_percent_encode(name, UPPERCASE).to_string()
 }
 
 /// Opens or creates a file to lock.
@@ -294,6 +350,10 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn shared(server: &str) -> LoginName<'_> {
+        LoginName { server, key: None }
+    }
 
     fn login() -> Login {
         Login {
@@ -320,9 +380,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for secret in [None, Some(SecretString::from("a secret of the operator"))] {
             let vault = Vault::new(&folder.path().join(secret.is_some().to_string()), secret);
-            assert!(vault.read("a/../b").unwrap().is_none());
-            vault.write("a/../b", &login()).unwrap();
-            let read = vault.read("a/../b").unwrap().unwrap();
+            assert!(vault.read(shared("a/../b")).unwrap().is_none());
+            vault.write(shared("a/../b"), &login()).unwrap();
+            let read = vault.read(shared("a/../b")).unwrap().unwrap();
             assert_eq!(read.to_json(), login().to_json());
             let mut names = Vec::new();
             for entry in fs::read_dir(&vault.folder).unwrap() {
@@ -340,7 +400,7 @@ mod tests {
                 }
             }
             assert!(names.contains(&"a%2F%2E%2E%2Fb.login".to_owned()), "{names:?}");
-            assert!(vault.remove("a/../b").unwrap() && !vault.remove("a/../b").unwrap());
+            assert!(vault.remove(shared("a/../b")).unwrap() && !vault.remove(shared("a/../b")).unwrap());
         }
         let shown = format!("{:?}", login());
         assert!(
@@ -354,39 +414,86 @@ mod tests {
     fn changed_exchanged_and_foreign_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let vault = Vault::new(folder.path(), None);
-        vault.write("a", &login()).unwrap();
-        let path = vault.path("a");
+        vault.write(shared("a"), &login()).unwrap();
+        let path = vault.path(shared("a"));
         let bytes = fs::read(&path).unwrap();
-        fs::copy(&path, vault.path("b")).unwrap();
-        assert!(matches!(vault.read("b"), Err(VaultError::Undecryptable(_))), "the login of another server");
+        fs::copy(&path, vault.path(shared("b"))).unwrap();
+        assert!(
+            matches!(vault.read(shared("b")), Err(VaultError::Undecryptable(_))),
+            "the login of another server"
+        );
         for (place, _) in bytes.iter().enumerate() {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
             fs::write(&path, &changed).unwrap();
-            assert!(matches!(vault.read("a"), Err(VaultError::Undecryptable(_))), "byte {place}");
+            assert!(matches!(vault.read(shared("a")), Err(VaultError::Undecryptable(_))), "byte {place}");
             fs::write(&path, &bytes[..place]).unwrap();
-            assert!(matches!(vault.read("a"), Err(VaultError::Undecryptable(_))), "cut at {place}");
+            assert!(matches!(vault.read(shared("a")), Err(VaultError::Undecryptable(_))), "cut at {place}");
         }
         fs::write(&path, &bytes).unwrap();
         let other = Vault::new(folder.path(), Some("another".to_owned().into()));
-        assert!(matches!(other.read("a"), Err(VaultError::Undecryptable(_))));
+        assert!(matches!(other.read(shared("a")), Err(VaultError::Undecryptable(_))));
         fs::write(folder.path().join(FOLDER).join("key"), "short").unwrap();
-        assert!(vault.read("a").is_err() && vault.write("a", &login()).is_err());
+        assert!(vault.read(shared("a")).is_err() && vault.write(shared("a"), &login()).is_err());
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(matches!(vault.read("a"), Err(VaultError::File(..))));
+        assert!(matches!(vault.read(shared("a")), Err(VaultError::File(..))));
     }
 
     #[tokio::test]
     async fn lock_excludes_others() {
         let folder = tempfile::tempdir().unwrap();
         let vault = Vault::new(folder.path(), None);
-        let held = vault.lock("a").await.unwrap();
-        let _other = vault.lock("b").await.unwrap();
-        let waiting = vault.lock("a");
+        let held = vault.lock(shared("a")).await.unwrap();
+        let _other = vault.lock(shared("b")).await.unwrap();
+        let waiting = vault.lock(shared("a"));
         tokio::pin!(waiting);
         assert!(futures_util::poll!(waiting.as_mut()).is_pending());
         drop(held);
         waiting.await.unwrap();
+    }
+
+    #[test]
+    fn login_of_a_key_has_a_file_of_its_own_in_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Vault::new(folder.path(), None);
+        let long = "A".repeat(64);
+        let names = [
+            "a", "A", "ä", "a b", "a/b", "../a", "..", ".", "a.login", "a%2eb", "key", "con", "a@b", &long,
+            "\0",
+        ];
+        let mut files = std::collections::HashSet::new();
+        for server in ["s", "S", "s.keys", "a/../b"] {
+            vault.write(shared(server), &login()).unwrap();
+            for key in names {
+                let name = LoginName { server, key: Some(key) };
+                assert!(vault.read(name).unwrap().is_none(), "{key:?}");
+                vault.write(name, &Login { scope: Some(format!("{server} {key}")), ..login() }).unwrap();
+                let path = vault.path(name);
+                assert!(path.parent().unwrap().parent() == Some(&*vault.folder), "{path:?}");
+                let short = |part: &std::ffi::OsStr| part.len() < 220;
+                assert!(path.iter().all(short), "{path:?}");
+                assert!(files.insert(path.to_str().unwrap().to_lowercase()), "{path:?}");
+            }
+            let mut sorted = names.map(str::to_owned);
+            sorted.sort_unstable();
+            assert_eq!(vault.keys(server).unwrap(), sorted);
+        }
+        for server in ["s", "S"] {
+            for key in names {
+                let read = vault.read(LoginName { server, key: Some(key) }).unwrap().unwrap();
+                assert_eq!(read.scope, Some(format!("{server} {key}")));
+            }
+        }
+        let [one, two] = ["a", "A"].map(|key| LoginName { server: "s", key: Some(key) });
+        fs::copy(vault.path(one), vault.path(two)).unwrap();
+        assert!(matches!(vault.read(two), Err(VaultError::Undecryptable(_))), "the login of another key");
+        fs::copy(vault.path(shared("s")), vault.path(one)).unwrap();
+        assert!(matches!(vault.read(one), Err(VaultError::Undecryptable(_))), "the login of all keys");
+        assert!(vault.remove(one).unwrap() && !vault.keys("s").unwrap().contains(&"a".to_owned()));
+        assert!(vault.keys("other").unwrap().is_empty());
+        fs::write(vault.folder_of_keys("s").join("%2F%zz.login"), "").unwrap();
+        fs::write(vault.folder_of_keys("s").join("B.login"), "").unwrap();
+        assert_eq!(vault.keys("s").unwrap().len(), names.len() - 1);
     }
 }

@@ -19,6 +19,7 @@ mod http_sse;
 mod message;
 mod of_client;
 mod output;
+mod per_key;
 mod prompts;
 mod reported_calls;
 mod resources;
@@ -55,10 +56,10 @@ use tokio::{
 };
 
 pub(super) use self::of_client::{ClientLimits, connect_for_client};
-use self::{elicitation::People, reported_calls::ReportedCalls};
+use self::{elicitation::People, per_key::PerKey, reported_calls::ReportedCalls};
 use crate::{
     ErrorCode, Host, Invocation, Output, Prompt, Provider, Running, Status, Testing, ToolError, ToolSpec,
-    http::HttpClient, oauth::{Account, OAuthOptions, Vault}, process::Program,
+    http::HttpClient, oauth::{Account, LoginPer, OAuthOptions, Vault}, process::Program,
     provider::{Filling, ProviderState}, providers::Fault, stderr::StderrLog,
 };
 use toolwire_net::redact::Redactor;
@@ -128,6 +129,10 @@ impl Options {
         if let Some((key, message)) = self.oauth.fault() {
             return Err(Fault::new(key, message));
         }
+        if self.oauth.oauth_login_per == LoginPer::Key && (self.url.is_none() || self.has_key()) {
+            let message = "only a server with `url` and without a key of the configuration has logins";
+            return Err(Fault::new("oauth_login_per", message));
+        }
         http::check_headers(&self.headers)
     }
 
@@ -156,7 +161,10 @@ impl Options {
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let redactor = Some(host.redactor());
         let account = self.account(&host.name, &host.http, host.vault.clone(), redactor);
-        Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name), account)))
+        Ok(match account {
+            Some(account) if account.is_per_key() => Arc::new(PerKey::new(self.clone(), account)),
+            account => Arc::new(Server::new(self.clone(), Arc::clone(&host.name), account)),
+        })
     }
 
     /// Values that must not appear in logs or messages.
@@ -228,6 +236,15 @@ impl Server {
         }
     }
 
+    /// Sets what the server needs to run. Returns whether that was missing.
+    fn begin(&self, host: &Host) -> bool {
+        let is_new = self.host.set(host.clone()).is_ok();
+        if let Some(people) = host.people.as_ref().filter(|_| is_new) {
+            self.people.answer_by(Arc::clone(people));
+        }
+        is_new
+    }
+
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock())
     }
@@ -245,7 +262,8 @@ impl Server {
 
     async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
         let peer = self.state(|state| state.peer.clone());
-        let peer = peer.ok_or_else(|| failed("The server of the tool is not ready."))?;
+        let not_ready = || failed("The server of the tool is not ready.");
+        let peer = peer.ok_or_else(|| self.needs_login_of_key().unwrap_or_else(not_ready))?;
         let _running = self.people.calls(call);
         let own_name = tools::own_name(&self.name, &call.tool);
         if own_name == resources::NAME && self.state(|state| state.has_resource_tool) {
@@ -284,7 +302,7 @@ impl Server {
                 let said = need.clone().unwrap_or_else(|| error.to_string());
                 tracing::warn!(provider = %self.name, error = self.plain(&said), "a call failed");
                 self.suspected.notify_one();
-                Self::lost(&error, need.is_some()).into()
+                self.needs_login_of_key().unwrap_or_else(|| Self::lost(&error, need.is_some())).into()
             }
         })
     }
@@ -299,6 +317,12 @@ impl Server {
             elicitation::PAGES_REQUIRED => Unanswered::Pages(Box::new(error)),
             _ => Unanswered::Said(self.plain(&error.message)),
         }
+    }
+
+    /// The error of a call for want of the login of a client key.
+    fn needs_login_of_key(&self) -> Option<ToolError> {
+        let refusal = self.account.as_ref()?.refusal_of_key()?;
+        Some(ToolError::new(ErrorCode::AuthFailed, refusal))
     }
 
     fn lost(error: &ServiceError, needs_login: bool) -> ToolError {
@@ -407,15 +431,12 @@ impl Provider for Server {
         true
     }
 
-    fn account(&self) -> Option<Arc<Account>> {
-        self.account.clone()
+    fn account(&self, key: Option<&str>) -> Option<Arc<Account>> {
+        self.account.clone().filter(|account| account.key() == key)
     }
 
     fn start(self: Arc<Self>, host: &Host) {
-        if self.host.set(host.clone()).is_ok() {
-            if let Some(people) = &host.people {
-                self.people.answer_by(Arc::clone(people));
-            }
+        if self.begin(host) {
             host.spawn(self.supervise());
         }
     }

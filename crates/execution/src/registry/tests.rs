@@ -174,3 +174,62 @@ fn rules_override_what_the_provider_says() {
         assert_eq!(of("other"), (String::new(), 30));
     });
 }
+
+/// Offers each key the tools of another provider.
+#[derive(Debug)]
+struct Keyed(Vec<(&'static str, Arc<Scripted>)>);
+
+impl Provider for Keyed {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        self.0.iter().flat_map(|(_, provider)| provider.tools()).collect()
+    }
+
+    fn run<'a>(&'a self, _call: &'a crate::Invocation) -> crate::Running<'a> {
+        Box::pin(std::future::ready(Ok(crate::Output::default())))
+    }
+
+    fn of_key(&self, key: Option<&str>) -> Option<Arc<dyn Provider>> {
+        let own = self.0.iter().find(|(own, _)| Some(*own) == key).map(|(_, provider)| Arc::clone(provider));
+        Some(own.unwrap_or_else(|| Scripted::new(Vec::new(), [])))
+    }
+}
+
+#[test]
+fn each_key_gets_only_the_tools_of_its_own_login() {
+    let of = |names: &[&str]| Scripted::new(names.iter().map(|name| spec(name)).collect(), []);
+    let lists = [of(&["s__x", "s__both", "s__off"]), of(&["s__both", "s__y", "s__hidden"])];
+    let [first, second] = lists.clone();
+    let rules = ToolRules { description: Some("ruled".to_owned()), ..ToolRules::default() };
+    let settings = ExecutionSettings {
+        providers: vec![entry("s", &[], &["s__hidden"])],
+        tools: [("s__both".to_owned(), rules)].into(),
+        ..ExecutionSettings::default()
+    };
+    let keyed: Arc<dyn Provider> = Arc::new(Keyed(vec![("a", first), ("A", second)]));
+    let shared: Arc<dyn Provider> = of(&["shared"]);
+    let providers = vec![("s".into(), keyed), ("p".into(), shared)];
+    let redactor = Arc::new(toolwire_net::redact::Redactor::new([]));
+    let audit = Arc::new(Audit::new(redactor, None));
+    let registry = Registry::new(Arc::new(settings), providers, ["s__off".to_owned()].into(), audit);
+    let names = |snapshot: &Snapshot| -> Vec<String> {
+        let enabled = snapshot.tools().iter().filter(|tool| tool.is_enabled);
+        enabled.map(|tool| tool.name.to_string()).collect()
+    };
+    assert_eq!(names(&registry.snapshot()), ["s__x", "s__both", "s__y", "shared"]);
+    for (key, expected, list) in [
+        (Some("a"), &["shared", "s__x", "s__both"][..], Some(&lists[0])),
+        (Some("A"), &["shared", "s__both", "s__y"], Some(&lists[1])),
+        (Some("b"), &["shared"], None),
+        (None, &["shared"], None),
+    ] {
+        let snapshot = registry.snapshot_of(key);
+        assert_eq!(names(&snapshot), expected, "{key:?}");
+        let both = snapshot.find("s__both");
+        assert_eq!(both.map(|tool| &*tool.spec.description), list.map(|_| "ruled"), "{key:?}");
+        if let (Some(both), Some(list)) = (both, list) {
+            let own = both.provider.tools();
+            assert!(own.iter().zip(list.tools()).all(|(one, other)| Arc::ptr_eq(one, &other)), "{key:?}");
+        }
+        assert!(snapshot.find("s__off").is_none() && snapshot.find("s__hidden").is_none(), "{key:?}");
+    }
+}

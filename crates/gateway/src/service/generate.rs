@@ -345,6 +345,9 @@ impl Service {
                 .map_err(|error| stored_responses::away(&error))?,
             None => false,
         };
+        if let Some(execution) = self.shared.hosting.execution.as_ref().filter(|_| model.execution) {
+            execution.await_key(caller.payer().as_ref().map(|payer| payer.name())).await;
+        }
         let client_tools = match &self.shared.hosting.execution {
             Some(execution) if exchange::serves_client_servers(model, &conversation) => {
                 execution.client_tools(&mut conversation).await?

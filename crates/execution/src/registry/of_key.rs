@@ -1,0 +1,79 @@
+//! The tools of servers at which each client key has a login of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{sleep, timeout};
+
+use super::{
+    super::{
+        provider::{Provider, ProviderState},
+        stage::Execution,
+    },
+    NamedProvider, Registry, Snapshot,
+};
+use toolwire_pipeline::tools::normalized;
+
+/// How long a request waits for tools that are not known yet.
+const WAIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Registry {
+    /// The tools for the client key `key`: where each key has a login of its own, those that its login shows.
+    pub(crate) fn snapshot_of(&self, key: Option<&str>) -> Arc<Snapshot> {
+        let of_key = |(name, provider): &NamedProvider| Some((Arc::clone(name), provider.of_key(key)?));
+        let own: Vec<NamedProvider> = self.providers.iter().filter_map(of_key).collect();
+        let shared = self.snapshot();
+        if own.is_empty() {
+            return shared;
+        }
+        let mut snapshot = Snapshot::default();
+        for hosted in
+            shared.tools().iter().filter(|hosted| !own.iter().any(|(name, _)| *name == hosted.provider_name))
+        {
+            snapshot.add(hosted.clone());
+        }
+        let disabled = self.disabled();
+        for own in &own {
+            let warn = &mut |text: String| tracing::debug!(key, "{text}");
+            self.add_tools(&mut snapshot, own, &disabled, warn);
+        }
+        snapshot.settle(&self.settings);
+        Arc::new(snapshot)
+    }
+
+    /// The provider `name` as the client key `key` uses it.
+    pub(crate) fn provider_of(&self, name: &str, key: Option<&str>) -> Option<Arc<dyn Provider>> {
+        let (_, provider) = self.providers.iter().find(|(own, _)| **own == *name)?;
+        Some(provider.of_key(key).unwrap_or_else(|| Arc::clone(provider)))
+    }
+
+    /// Why the client key `key` has no tool `tool`, if it needs a login for that.
+    pub(crate) fn need_of(&self, tool: &str, key: Option<&str>) -> Option<String> {
+        let is_of =
+            |name: &str| tool.strip_prefix(&*normalized(name)).is_some_and(|rest| rest.starts_with("__"));
+        let (_, provider) = self.providers.iter().find(|(name, _)| is_of(name))?;
+        let status = provider.of_key(key)?.status();
+        status.reason.filter(|_| status.state == ProviderState::NeedsLogin)
+    }
+}
+
+impl Execution {
+    /// Waits for the tools of servers at which the client key `key` has a login of its own, but not for long.
+    pub async fn await_key(&self, key: Option<&str>) {
+        let providers = self.registry().providers().iter();
+        let own: Vec<_> = providers.filter_map(|(_, provider)| provider.of_key(key)).collect();
+        let is_starting = move || own.iter().any(|own| own.status().state == ProviderState::Starting);
+        if !is_starting() {
+            return;
+        }
+        let waiting = async move {
+            while is_starting() {
+                sleep(PAUSE).await;
+            }
+        };
+        self.runtime()
+            .run(async { timeout(WAIT, waiting).await.unwrap_or_default() })
+            .await
+            .unwrap_or_default();
+    }
+}
