@@ -9,7 +9,7 @@
 //!
 //! A cached result does not count against a rate limit.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -76,7 +76,8 @@ impl HostedCall {
             outcome = Empty
         );
         let trace = self.trace();
-        let found = within(trace.parent(), self.found().instrument(span.clone()));
+        // Pinned here, since the future is large and would be moved otherwise.
+        let found = pin!(within(trace.parent(), self.found().instrument(span.clone())));
         let mut reporting = Reporting { call: &self, span, trace, began: Instant::now(), outcome: None };
         let running = self.turn.execution.cancels().begin(&self.subject.exchange.own, &self.id);
         let found = async {

@@ -43,7 +43,7 @@ pub struct OAuthOptions {
     #[setting(default = Grant::AuthorizationCode, word)]
     pub(super) oauth_grant: Grant,
     /// `server`: all clients use the operator's login; `key`: each client key
-    /// [needs its own](tools.md#logins-of-client-keys)
+    /// [needs its own](tools.md)
     #[setting(default = LoginPer::Server, word)]
     pub(crate) oauth_login_per: LoginPer,
 }
