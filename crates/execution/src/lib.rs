@@ -22,6 +22,7 @@
 mod approvals;
 mod arguments;
 mod asker;
+mod await_key;
 mod cache;
 mod call;
 mod cancel;

@@ -55,7 +55,7 @@ const SYNONYMS: [(&str, &[&str]); 40] = [
 ];
 
 /// Returns a hint that names the words in `known` that the user may have meant by `word`, which is not one of
-/// them: a [synonym](synonym), or the most similar word. Few known words are all named. `listed_by` is the command
+/// them: a [`synonym`], or the most similar word. Few known words are all named. `listed_by` is the command
 /// that lists all known words.
 pub fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
     let nearest = nearest(word, known);

@@ -1,21 +1,12 @@
 //! The tools of servers at which each client key has a login of its own.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::time::{sleep, timeout};
+use std::sync::Arc;
 
 use super::{
-    super::{
-        provider::{Provider, ProviderState},
-        stage::Execution,
-    },
+    super::provider::{Provider, ProviderState},
     NamedProvider, Registry, Snapshot,
 };
 use toolwire_pipeline::tools::normalized;
-
-/// How long a request waits for tools that are not known yet.
-const WAIT: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(50);
 
 impl Registry {
     /// The tools for the client key `key`: where each key has a login of its own, those that its login shows.
@@ -54,26 +45,5 @@ impl Registry {
         let (_, provider) = self.providers.iter().find(|(name, _)| is_of(name))?;
         let status = provider.of_key(key)?.status();
         status.reason.filter(|_| status.state == ProviderState::NeedsLogin)
-    }
-}
-
-impl Execution {
-    /// Waits for the tools of servers at which the client key `key` has a login of its own, but not for long.
-    pub async fn await_key(&self, key: Option<&str>) {
-        let providers = self.registry().providers().iter();
-        let own: Vec<_> = providers.filter_map(|(_, provider)| provider.of_key(key)).collect();
-        let is_starting = move || own.iter().any(|own| own.status().state == ProviderState::Starting);
-        if !is_starting() {
-            return;
-        }
-        let waiting = async move {
-            while is_starting() {
-                sleep(PAUSE).await;
-            }
-        };
-        self.runtime()
-            .run(async { timeout(WAIT, waiting).await.unwrap_or_default() })
-            .await
-            .unwrap_or_default();
     }
 }
