@@ -156,7 +156,7 @@ def test_console(guarded):
         with pytest.raises(urllib.error.HTTPError) as refused:
             guarded.admin("POST", "logins", {"query": wrong})
         assert refused.value.code == status
-    assert guarded.admin("POST", "logins", {"query": query}) == {"provider": "guarded"}
+    assert guarded.admin("POST", "logins", {"query": query}) == {"provider": "guarded", "key": None}
     assert guarded.gateway.tools("guarded__")
     login = guarded.provider()["login"]
     assert login["state"] == "logged_in" and login["refreshable"]
