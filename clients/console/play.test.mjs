@@ -2,22 +2,10 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
-import { live, open, saved, visit as visitPage } from "./browser.mjs";
+import { test } from "node:test";
+import { live, saved, visit as visitPage } from "./browser.mjs";
+import { browser, own } from "./session.mjs";
 import { ask, stand } from "./stand.mjs";
-
-let browser, own;
-
-before(async () => {
-  browser = await open(chromium);
-  own = await stand();
-});
-
-after(async () => {
-  await browser?.close();
-  await own?.close();
-});
 
 async function visit(client, options) {
   const visited = await visitPage(browser, `${own.url}#/play`, options);

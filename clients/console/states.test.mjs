@@ -3,26 +3,14 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
-import { open, visit as visitPage } from "./browser.mjs";
+import { test } from "node:test";
+import { visit as visitPage } from "./browser.mjs";
 import { HOSTILE, sse } from "./scripts.mjs";
+import { browser, own } from "./session.mjs";
 import { stand } from "./stand.mjs";
 
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SIZES = [[1440, 900], [768, 1024], [390, 844]];
-let browser, own;
-
-before(async () => {
-  browser = await open(chromium);
-  own = await stand();
-});
-
-after(async () => {
-  await browser?.close();
-  await own?.close();
-});
-
 const START = ["message_start", { exchange: "ex_chat", hop: 1, model: "echo", client: "chat" }];
 const call = (more = {}) => ["tool_use", { exchange: "ex_chat", hop: 1, toolCall: { id: "call_1", name: "web_search", input: { query: "rust" } }, ...more }];
 const result = (value, more = {}) => ["tool_result", { exchange: "ex_chat", hop: 1, toolCall: { id: "call_1", name: "web_search" }, ok: true, ms: 640, result: typeof value === "string" ? value : JSON.stringify(value), ...more }];
