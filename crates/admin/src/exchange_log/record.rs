@@ -274,7 +274,7 @@ impl ExchangeRecord {
     /// line. `None` if the contents were dropped.
     ///
     /// # Errors
-    /// If there is no such format.
+    /// There is no such format.
     pub(crate) fn read_again(&self, detect: &str) -> Result<Option<Traced>, ManifestError> {
         let Some(capture) = self.capture.lock().clone() else { return Ok(None) };
         let overrides = RuleOverrides::default().with("detect", Some(detect_of_flag(detect)));

@@ -42,9 +42,9 @@ struct SentRequest {
 /// A body, as the difference from the body stored before it.
 #[derive(Debug, Clone)]
 struct Difference {
-    /// How many bytes at the start, and at the end, are the same.
+    /// The number of equal bytes at the start and at the end.
     same: (usize, usize),
-    /// What is between them.
+    /// The bytes between them.
     own: Bytes,
 }
 

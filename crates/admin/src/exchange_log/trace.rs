@@ -66,7 +66,7 @@ pub(crate) struct Traced {
     pub(crate) is_cut: bool,
 }
 
-/// What the upstream has written in a hop.
+/// The upstream's text in a hop.
 #[derive(Debug, Default)]
 struct UpstreamText {
     text: String,

@@ -70,7 +70,7 @@ impl Derivation {
 /// Reads the first subkey for encryption from an armored certificate.
 ///
 /// # Errors
-/// What is wrong with the certificate.
+/// The certificate is damaged, or has no such subkey.
 pub(super) fn read(armored: &str) -> Result<Subkey, &'static str> {
     let bytes = unarmored(armored).ok_or("it is not an armored OpenPGP certificate")?;
     let packets: Option<Vec<_>> = packets(&bytes).collect();
