@@ -67,21 +67,43 @@ test("a page that is loaded again in the middle goes on with its answer", async 
   await end();
 });
 
-test("a message that is sent before the models are listed waits for them", async () => {
-  const { page, end } = await visit("chat");
+// Opens a page in which the models are not listed before `release` is called.
+async function visitUnlisted() {
+  const visited = await visit("chat");
   let release;
   const isReleased = new Promise((resolve) => (release = resolve));
-  await page.route("**/admin/models", async (route) => {
+  await visited.page.route("**/admin/models", async (route) => {
     await isReleased;
     await route.continue();
   });
-  await page.reload();
+  await visited.page.reload();
+  return { ...visited, release };
+}
+
+test("a message that is sent before the models are listed waits for them", async () => {
+  const { page, end, release } = await visitUnlisted();
   await send(page, "Hello");
   // By then, the message would have been sent.
   await page.waitForTimeout(300);
   assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "Hello");
   release();
   await page.locator(".turn-model strong").getByText("Hello").waitFor();
+  await end();
+});
+
+test("a name that is typed while the models are listed stays as it is typed", async () => {
+  const { page, end, release } = await visitUnlisted();
+  const model = page.getByLabel("Model", { exact: true });
+  await model.focus();
+  release();
+  await page.locator("datalist option").first().waitFor({ state: "attached" });
+  // By then, a model would have been chosen.
+  await page.waitForTimeout(100);
+  assert.equal(await model.inputValue(), "");
+  await model.fill("fast");
+  await model.fill("");
+  await page.getByLabel("Message", { exact: true }).focus();
+  assert.equal(await model.inputValue(), "echo", "an empty field gets a model that answers");
   await end();
 });
 
@@ -106,7 +128,7 @@ test("a model of a wildcard is chosen, and any other name can be typed", async (
   t.after(() => any.close());
   const { page, end } = await visitPage(browser, `${any.url}#/play`);
   const model = page.getByLabel("Model", { exact: true });
-  await page.waitForFunction(() => document.querySelector("input[list]").value === "fast");
+  await page.waitForFunction(() => document.querySelector("input[list]")?.value === "fast");
   assert.deepEqual(await page.locator("datalist option").evaluateAll((all) => all.map(({ value, label }) => [value, label])), [["fast", "scripted"], ["echo", "scripted"]]);
   // What has answered comes first.
   await ask(any, "Hello");

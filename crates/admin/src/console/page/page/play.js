@@ -332,7 +332,9 @@ export default function play({ place, heading, route }) {
       takesAny = found?.any ?? true;
       models = found?.models ?? [];
       fill(names, models.map(({ name, upstream, answers }) => h("option", { value: name }, answers === false ? `${visible(upstream)} does not answer` : visible(upstream))));
-      choose(answered);
+      // Nothing is put between the letters that somebody types.
+      if (document.activeElement !== model) choose(answered);
+      else model.addEventListener("blur", () => model.value || choose(answered), { once: true });
     }
     models ??= [];
     if (!chat && place.isConnected) fill(log, begin());

@@ -33,6 +33,7 @@ export default function settings({ place, heading, route }) {
   } });
   const summary = h("span.dim");
   const reset = h("button", { onclick: resetAll }, "Reset to the file…");
+  const saver = h("button.main", { onclick: save }, "Save");
   const notice = h("div.stack");
   const pick = h("nav.stack.pick", { "aria-label": "Groups" });
   const shown = h("section.stack", { "aria-label": "Settings" });
@@ -76,7 +77,7 @@ export default function settings({ place, heading, route }) {
         drafts.clear();
         wrong.clear();
         paint();
-      } }, "Discard"), h("button.main", { onclick: save }, "Save"), h("span.small.dim", "Holds at once; open responses keep what they began with.")));
+      } }, "Discard"), saver, h("span.small.dim", "Holds at once; open responses keep what they began with.")));
     foot = shown.querySelector(".foot");
   }
   let foot;
@@ -186,6 +187,7 @@ export default function settings({ place, heading, route }) {
   async function save() {
     wrong = new Map();
     fill(notice);
+    saver.disabled = true;
     try {
       saysItself();
       const answer = await call("PATCH", "settings", Object.fromEntries(drafts), { headers: tag ? { "If-Match": tag } : {} });
@@ -203,6 +205,8 @@ export default function settings({ place, heading, route }) {
       fill(notice, note(error));
       paint();
       shown.querySelector("[aria-invalid]")?.focus();
+    } finally {
+      saver.disabled = false;
     }
   }
 
