@@ -315,7 +315,7 @@ impl Pipeline {
             self.stages.backlog.read = Some(Read { result: read, ended });
             return;
         }
-        let read = self.stages.failure().map_or(read, Err);
+        let read = self.stages.failure(ended).map_or(read, Err);
         if let Err(failure) = read {
             if !self.recover(&failure, out) {
                 self.fail(failure, out);

@@ -41,11 +41,12 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    pub(super) fn failure(&mut self) -> Option<Failure> {
+    /// Why the response fails, if it does. `ended` tells whether the upstream's response has ended.
+    pub(super) fn failure(&mut self, ended: bool) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         let failure =
             self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()));
-        failure.or_else(|| self.writer.defect())
+        failure.or_else(|| if ended { self.writer.defect() } else { None })
     }
 
     /// Whether a limit was exceeded, so that no more input is accepted.
@@ -231,20 +232,24 @@ impl Sink for ToWriter<'_> {
 
 impl ToWriter<'_> {
     pub(super) fn write(&mut self, event: &Event<'_>) {
-        if !self.preface.is_empty() && begins_output(event) {
-            for event in std::mem::take(self.preface) {
-                self.pass(&event);
-            }
+        if !self.preface.is_empty() {
+            self.write_preface(event);
         }
-        self.pass(event);
-    }
-
-    fn pass(&mut self, event: &Event<'_>) {
         let Self { reasoning, writer, emitted, out, .. } = self;
         reasoning.event(event, &mut |event| {
             emitted.saw(event, out.len());
             writer.event(event, out);
         });
+    }
+
+    /// Writes what precedes the first content, if `next` is that content.
+    #[cold]
+    fn write_preface(&mut self, next: &Event<'_>) {
+        if begins_output(next) {
+            for event in std::mem::take(self.preface) {
+                self.write(&event);
+            }
+        }
     }
 
     /// Withholds `event` if necessary. If `event` makes it certain that this hop is not replaced, releases
