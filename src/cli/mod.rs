@@ -212,10 +212,13 @@ pub fn run() -> ExitCode {
         LogFormat::Text => log::Style::Text,
         LogFormat::Json => log::Style::Json,
     };
-    if let Err(error) = log::init(style, terminal::is_coloured(&io::stderr()), Some(&log_filter)) {
-        let next = "a filter of single modules looks like info,toolwire=debug";
-        return output::refused(format_args!("--log-level (TOOLWIRE_LOG): {error}"), Some(next));
-    }
+    let _flush = match log::init(style, terminal::is_coloured(&io::stderr()), Some(&log_filter)) {
+        Ok(flush) => flush,
+        Err(error) => {
+            let next = "a filter of single modules looks like info,toolwire=debug";
+            return output::refused(format_args!("--log-level (TOOLWIRE_LOG): {error}"), Some(next));
+        }
+    };
     match command {
         Command::Serve(args) => serve::run(args, log_format),
         Command::Demo(args) => demo::run(args),

@@ -1,8 +1,9 @@
 //! Tests log lines that contain text from clients and upstreams.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    process::{Command, Stdio},
     thread,
 };
 
@@ -115,4 +116,39 @@ fn hostile_path_and_request_id_stay_in_their_places() {
         assert!(line.contains("%0d%0aFAKE") && line.contains("req_"), "{line:?}");
         assert!(!log.contains("xFAKE") && !log.contains("x\\tFAKE"), "{log:?}");
     }
+}
+
+/// A service manager that hangs, or a terminal on hold, reads no more of stderr.
+#[test]
+fn server_goes_on_although_nothing_reads_its_log() {
+    let upstream = upstream("no".to_owned());
+    let base = format!("http://{upstream}/v1");
+    let serve = ["serve", "--upstream", &base, "--dialect", "chat", "--listen", "127.0.0.1:0"];
+    let mut server = toolwire(&serve).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("://127.0.0.1:") {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0, "the server has ended");
+    }
+    let port = line.rsplit_once("://127.0.0.1:").unwrap().1;
+    let port: u16 = port.split(|char: char| !char.is_ascii_digit()).next().unwrap().parse().unwrap();
+    let model = "m".repeat(100);
+    let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // The lines fill the pipe, which holds 64 KiB, more than once.
+    for _ in 0..600 {
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    }
+    assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap().success());
+    let lines: Vec<_> = log.lines().map(Result::unwrap).filter(|line| line.contains(&model)).collect();
+    assert_eq!(lines.len(), 600);
+    assert!(server.wait().unwrap().success());
 }

@@ -44,7 +44,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// What the server wrote to stderr, up to and including the line with the address.
     pub(crate) start: String,
-    /// The lines of stderr that follow. A thread keeps reading them, since the server blocks when its log is not
+    /// The lines of stderr that follow. A thread keeps reading them, since the server drops lines when its log is not
     /// read.
     lines: Receiver<String>,
 }

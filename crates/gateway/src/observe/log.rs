@@ -2,6 +2,8 @@
 //! value can break out of its place: text from outside is escaped and truncated
 //! ([`untrusted_text`](super::untrusted_text)), both in text and in JSON.
 
+mod queue;
+
 use std::{
     error::Error,
     fmt::{self, Debug},
@@ -20,10 +22,13 @@ use tracing_subscriber::{
     fmt::{
         FmtContext, FormatEvent, FormatFields,
         format::{DefaultVisitor, Writer},
+        writer::EitherWriter,
     },
     registry::LookupSpan,
 };
 
+pub use self::queue::LogFlush;
+use self::queue::Queue;
 use super::{
     List,
     untrusted_text::{MAX_VALUE, cleaned, clip, write_printable},
@@ -80,11 +85,11 @@ fn check_levels(filter: &str) -> Result<(), LogFilterError> {
 
 /// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual syntax (`info`,
 /// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured` is set. Does nothing if logging is
-/// already set up.
+/// already set up. Lines are written by another thread, of which the result waits when it is dropped.
 ///
 /// # Errors
 /// If `filter` is invalid.
-pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), LogFilterError> {
+pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<LogFlush, LogFilterError> {
     let chosen = filter.unwrap_or("info");
     check_levels(chosen)?;
     let mut filter = EnvFilter::try_new(chosen)?;
@@ -94,14 +99,20 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Lo
     }
     // Lines that cannot be written are dropped: reporting the error would panic if stderr is a terminal that was
     // closed.
-    let lines =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
+    let queue = Queue::start(io::stderr()).ok();
+    let flush = LogFlush(queue.clone());
+    // Without a thread, lines are written where they are logged.
+    let out = move || match &queue {
+        Some(queue) => EitherWriter::A(queue.clone()),
+        None => EitherWriter::B(io::stderr()),
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(out).log_internal_errors(false);
     // Fails if a test or an embedding program has already set up logging, which takes precedence.
     let _ = match style {
         Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),
         Style::Json => lines.json().flatten_event(true).map_event_format(CleanObjects).try_init(),
     };
-    Ok(())
+    Ok(flush)
 }
 
 /// Formats the fields of a text line after cleaning each value.
