@@ -151,6 +151,15 @@ test("a model whose upstream is dead is not chosen", async (t) => {
   await end();
 });
 
+test("why no model is listed is said before the first message", async (t) => {
+  const dead = '[[upstreams]]\nname = "dead"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n[[models]]\nname = "*"\nupstream = "dead"\n';
+  const none = await stand({ models: dead });
+  t.after(() => none.close());
+  const { page, end } = await visitPage(browser, `${none.url}#/play`);
+  await page.getByText(/^upstream `dead` does not list its models: .*refused.*\. Type a model's name above\.$/).waitFor();
+  await end();
+});
+
 test("Enter is always answered", async () => {
   const release = own.hold();
   const { page, end } = await visit("chat");

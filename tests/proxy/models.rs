@@ -11,7 +11,7 @@ use toolwire::dialect::UpstreamDialect;
 
 use crate::support::{
     client::Client,
-    proxy::Setup,
+    proxy::{Proxy, Setup},
     raw::{Raw, get},
     upstream::{Exchange, Upstream},
 };
@@ -175,10 +175,12 @@ async fn model_list_is_not_requested_from_lumo_or_without_a_wildcard() {
     let upstream = Upstream::start(listing).await;
     let mut lumo = wildcard(&upstream);
     lumo.upstream.options = UpstreamDialect::Lumo(Default::default());
-    for setup in [lumo, Setup::new(upstream.address)] {
+    for (setup, listed) in
+        [(lumo, &["m", "org/other", "lumo"] as &[_]), (Setup::new(upstream.address), &["m", "org/other"])]
+    {
         let proxy = setup.start().await;
         let list = Client::new().get(&proxy, "/v1/models").await.json().await;
-        assert_eq!(ids(&list), ["m", "org/other"]);
+        assert_eq!(ids(&list), listed);
     }
     assert_eq!(upstream.requests(), 0);
 }
@@ -219,4 +221,88 @@ async fn anthropic_clients_read_the_list_in_pages() {
     }
     let (status, list) = page("?limit=1", false).await;
     assert_eq!((status, ids(&list).len()), (200, 4));
+}
+
+/// A proxy whose only model is the wildcard, in front of an upstream that answers every request with this.
+async fn answering(status: &'static str, body: &'static str) -> (Upstream, Proxy) {
+    let upstream = Upstream::start(move |mut exchange: Exchange| async move {
+        exchange.whole(status, "content-type: application/json\r\n", body).await;
+        exchange
+    })
+    .await;
+    let proxy = of_all_names(&upstream.address.to_string());
+    (upstream, proxy)
+}
+
+fn of_all_names(address: &str) -> Proxy {
+    Proxy::of(&format!(
+        "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://{address}/v1\"\n\
+         [[models]]\nname = \"*\"\nupstream = \"up\"\n"
+    ))
+}
+
+#[tokio::test]
+async fn list_that_the_only_upstream_does_not_give_is_an_error_with_the_cause() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ask = async |proxy: &Proxy| {
+        let reply = Client::new().get(proxy, "/v1/models").await;
+        (reply.status().as_u16(), reply.json().await)
+    };
+    let (status, error) = ask(&of_all_names(&gone.to_string())).await;
+    assert_eq!((status, &error["error"]["code"]), (502, &json!("upstream_unreachable")), "{error}");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("upstream `up` does not list its models: ") && message.contains("refused"),
+        "{error}"
+    );
+    for (status, body, code, cause) in [
+        // The upstream's key is wrong, not the client's.
+        ("401 Unauthorized", "{}", "error", "status 401 Unauthorized"),
+        ("404 Not Found", "{}", "error", "status 404 Not Found"),
+        ("503 Service Unavailable", "{}", "error", "status 503 Service Unavailable"),
+        ("302 Found", "{}", "error", "status 302 Found"),
+        ("200 OK", "{}", "upstream_protocol", "JSON without a list of models"),
+        ("200 OK", "[7]", "upstream_protocol", "a list whose entries do not name models"),
+        ("200 OK", "<html>", "upstream_protocol", "no JSON: expected value at line 1 column 1"),
+    ] {
+        let (_upstream, proxy) = answering(status, body).await;
+        let expected = format!("upstream `up` does not list its models: {cause}");
+        // The second request is answered from what is kept.
+        for _ in 0..2 {
+            let (answered, error) = ask(&proxy).await;
+            let error = &error["error"];
+            assert_eq!((answered, error["code"].as_str()), (502, Some(code)), "{status} {body}: {error}");
+            assert_eq!(error["message"], expected, "{status} {body}");
+        }
+    }
+    let (_upstream, proxy) = answering("200 OK", r#"{"data":[]}"#).await;
+    assert_eq!(ask(&proxy).await, (200, json!({"object": "list", "data": []})), "an empty list is a list");
+}
+
+#[tokio::test]
+async fn missing_list_is_an_error_in_the_dialect_of_each_client() {
+    let (_upstream, proxy) = answering("500 Internal Server Error", "oops").await;
+    let message = "upstream `up` does not list its models: status 500 Internal Server Error";
+    for (path, header, at) in [
+        ("/v1/models", "x-none: 1", "/error/message"),
+        ("/v1/models", "anthropic-version: 2023-06-01", "/error/message"),
+        ("/v1/models?limit=1", "anthropic-version: 2023-06-01", "/error/message"),
+        ("/v1/models", "x-goog-api-key: k", "/error/message"),
+        ("/v1beta/models", "x-none: 1", "/error/message"),
+        ("/api/tags", "x-none: 1", "/error"),
+    ] {
+        let mut raw = Raw::connect(&proxy).await;
+        raw.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{header}\r\n\r\n")).await;
+        let response = raw.response().await;
+        let body: Value = serde_json::from_str(&response.body).unwrap();
+        assert_eq!(response.status, 502, "{path} {header}: {body}");
+        assert_eq!(body.pointer(at), Some(&json!(message)), "{path} {header}: {body}");
+        match header {
+            "anthropic-version: 2023-06-01" => assert_eq!(body["type"], "error", "{body}"),
+            "x-goog-api-key: k" => assert_eq!(body["error"]["code"], 502, "{body}"),
+            _ => {}
+        }
+    }
+    let model = Client::new().get(&proxy, "/v1/models/any").await;
+    assert_eq!((model.status().as_u16(), &model.json().await["id"]), (200, &json!("any")));
 }

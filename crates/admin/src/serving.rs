@@ -91,9 +91,13 @@ impl Admin {
         response(result, access)
     }
 
-    /// Lists the models that chats may ask, and whether any other name is accepted.
+    /// Lists the models that chats may ask, and whether any other name is accepted. `error` says why there are none.
     async fn models(&self, service: &Service) -> AdminResponse {
-        let models = Box::pin(service.own_models(playground::CLIENT)).await.into_iter().map(|model| {
+        let (models, failure) = match Box::pin(service.own_models(playground::CLIENT)).await {
+            Ok(models) => (models, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
+        let models = models.into_iter().map(|model| {
             let mut shown = json!({"name": model.name, "upstream": model.upstream});
             if let (Value::Object(shown), Some(answers)) = (&mut shown, model.answers) {
                 shown.insert("answers".to_owned(), answers.into());
@@ -102,7 +106,11 @@ impl Admin {
         });
         let models: Vec<_> = models.collect();
         let takes_any = self.config.models.iter().any(toolwire_config::Model::is_wildcard);
-        AdminResponse::json(json!({"models": models, "any": takes_any}))
+        let mut listed = json!({"models": models, "any": takes_any});
+        if let (Value::Object(listed), Some(failure)) = (&mut listed, failure) {
+            listed.insert("error".to_owned(), failure.message().into());
+        }
+        AdminResponse::json(listed)
     }
 
     async fn chat(

@@ -290,7 +290,7 @@ pub(super) fn selection(
         Key::new(
             "name",
             "the model name that clients send; `\"*\"` matches every other name, and `/v1/models` then lists the \
-             upstream's (not Lumo's)",
+             upstream's, or why it does not give them",
         )
         .or(Key::REQUIRED),
         &mut draft.name,

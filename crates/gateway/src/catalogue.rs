@@ -14,7 +14,10 @@ use tokio::{
 
 use super::upstream::{GetError, Listing};
 use toolwire_config::Upstream;
-use toolwire_pipeline::dialect::Dialect;
+use toolwire_pipeline::{
+    dialect::Dialect,
+    failure::{Failure, Kind},
+};
 
 /// How long a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
@@ -38,10 +41,17 @@ struct CachedModels {
     entries: Arc<Vec<Entry>>,
     /// When the upstream may be asked again. `None` if it was never asked.
     until: Option<Instant>,
-    /// Whether the last response was not a list. Only the first such response is logged.
-    is_failing: bool,
-    /// Whether the last response shows that requests to the upstream fail.
-    is_down: bool,
+    /// Why the last response was not a list. Only the first such response is logged.
+    error: Option<Arc<CatalogueError>>,
+}
+
+/// What is known of an upstream's models.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// Those of the last list, even if there is an error.
+    pub(super) entries: Arc<Vec<Entry>>,
+    /// Why the list could not be renewed.
+    pub(super) error: Option<Arc<CatalogueError>>,
 }
 
 impl Catalogue {
@@ -61,13 +71,14 @@ impl Catalogue {
 
     /// Returns the models that are known. Concurrent callers share one request; if the caller that sends it is dropped,
     /// the next one sends it again.
-    pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
-        Arc::clone(&self.refreshed().await.entries)
+    pub(super) async fn listed(&self) -> Listed {
+        let cached = self.refreshed().await;
+        Listed { entries: Arc::clone(&cached.entries), error: cached.error.clone() }
     }
 
     /// Whether the upstream answers and accepts its key. An upstream may answer without having a list.
     pub(super) async fn answers(&self) -> bool {
-        !self.refreshed().await.is_down
+        !self.refreshed().await.error.as_ref().is_some_and(|error| error.is_of_server())
     }
 
     async fn refreshed(&self) -> MutexGuard<'_, CachedModels> {
@@ -79,15 +90,14 @@ impl Catalogue {
                     *cached = CachedModels { entries: Arc::new(entries), ..CachedModels::default() }
                 }
                 Err(error) => {
-                    if !cached.is_failing {
+                    if cached.error.is_none() {
                         let (upstream, reason) = (self.upstream.name.as_str(), error.to_string());
                         tracing::warn!(upstream, reason, "the upstream does not list its models");
                     }
-                    cached.is_failing = true;
-                    cached.is_down = error.is_of_server();
+                    cached.error = Some(Arc::new(error));
                 }
             }
-            cached.until = Some(Instant::now() + if cached.is_failing { PAUSE } else { FRESH });
+            cached.until = Some(Instant::now() + if cached.error.is_some() { PAUSE } else { FRESH });
         }
         cached
     }
@@ -116,6 +126,16 @@ impl CatalogueError {
             Self::Get(_) | Self::NoJson(_) => true,
             Self::NoList | Self::NoNames => false,
         }
+    }
+
+    /// The response to a client that asks for the models of `upstream` when none is known.
+    pub(super) fn failure(&self, upstream: &str) -> Failure {
+        let kind = match self {
+            Self::Get(GetError::NoAnswer(_)) => Kind::Connect,
+            Self::Get(GetError::Status(_)) => Kind::Upstream,
+            Self::Get(GetError::Answer(_)) | Self::NoJson(_) | Self::NoList | Self::NoNames => Kind::Protocol,
+        };
+        Failure::new(kind, format!("upstream `{upstream}` does not list its models: {self}"))
     }
 }
 

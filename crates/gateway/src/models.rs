@@ -10,12 +10,15 @@ use serde_json::Value;
 use super::{
     ServeError,
     auth::Caller,
-    catalogue::{Catalogue, Entry, id},
+    catalogue::{Catalogue, Entry, Listed, id},
     routes::Route,
     stamp::unix_time,
 };
 use toolwire_config::{Changes, Config, Model};
-use toolwire_pipeline::dialect::{self, ClientDialect};
+use toolwire_pipeline::{
+    dialect::{self, ClientDialect},
+    failure::Failure,
+};
 
 /// The list of models, shared by all threads.
 #[derive(Debug)]
@@ -95,27 +98,31 @@ impl Models {
     }
 
     /// The models of [`Models::list`], and whether their upstreams answer. Asks each upstream for its list.
-    pub(super) async fn usable(&self, caller: &Caller) -> Vec<UsableModel> {
+    ///
+    /// # Errors
+    /// See [`Models::list`].
+    pub(super) async fn usable(&self, caller: &Caller) -> Result<Vec<UsableModel>, Failure> {
         let answering = self.catalogues.iter();
         let answering =
             answering.map(|(name, catalogue)| async move { (name.as_str(), catalogue.answers().await) });
         let (listed, answering) = futures_util::join!(self.list(caller), join_all(answering));
         let answering: HashMap<_, _> = answering.into_iter().collect();
-        let wildcard = self.config.models.iter().find(|model| model.is_wildcard());
-        let known = wildcard.and_then(|model| model.upstream.options.side().known_model());
-        let known = known.filter(|name| !self.is_named(name) && caller.check_model(name).is_ok());
+        let listed = listed?;
         let names = listed.iter().filter_map(|entry| entry.get("id")?.as_str());
-        let usable = names.chain(known).filter_map(|name| {
+        let usable = names.filter_map(|name| {
             let upstream = &self.config.model(name)?.upstream.name;
             let answers = answering.get(upstream.as_str()).copied();
             Some(UsableModel { name: name.to_owned(), upstream: upstream.clone(), answers })
         });
-        usable.collect()
+        Ok(usable.collect())
     }
 
     /// Lists the models that the caller may use, configured names first.
-    pub(super) async fn list(&self, caller: &Caller) -> Vec<Value> {
-        let entries = self.entries().await;
+    ///
+    /// # Errors
+    /// If no model is known and the upstream of the wildcard model returns no list.
+    pub(super) async fn list(&self, caller: &Caller) -> Result<Vec<Value>, Failure> {
+        let Listed { entries, error } = self.upstream_list().await;
         let is_allowed = |name: &str| caller.check_model(name).is_ok();
         let mut data = Vec::new();
         for model in &self.config.models {
@@ -124,24 +131,30 @@ impl Models {
             data.extend(name.map(|name| self.describe(name, model, self.listed(model, name, &entries))));
         }
         if let Some(wildcard) = self.config.models.iter().find(|model| model.is_wildcard()) {
-            let others = entries.iter().filter_map(|entry| Some((id(entry)?, entry)));
+            let known =
+                wildcard.upstream.options.side().known_model().filter(|_| wildcard.upstream_name.is_none());
+            let others = entries.iter().filter_map(|entry| Some((id(entry)?, Some(entry))));
+            let others = others.chain(known.map(|id| (id, None)));
             let others = others.filter(|(id, _)| !self.is_named(id) && is_allowed(id));
-            data.extend(others.map(|(id, entry)| self.describe(id, wildcard, Some(entry))));
+            data.extend(others.map(|(id, entry)| self.describe(id, wildcard, entry)));
+            if let Some(error) = error.filter(|_| data.is_empty()) {
+                return Err(error.failure(&wildcard.upstream.name));
+            }
         }
-        data
+        Ok(data)
     }
 
     /// Describes the model `name`. `None` if requests for it are not accepted.
     pub(super) async fn find(&self, name: &str) -> Option<Value> {
         let model = self.config.model(name)?;
-        let entries = self.entries().await;
+        let Listed { entries, .. } = self.upstream_list().await;
         Some(self.describe(name, model, self.listed(model, name, &entries)))
     }
 
-    async fn entries(&self) -> Arc<Vec<Entry>> {
+    async fn upstream_list(&self) -> Listed {
         match self.catalogue() {
-            Some(catalogue) => catalogue.entries().await,
-            None => Arc::default(),
+            Some(catalogue) => catalogue.listed().await,
+            None => Listed::default(),
         }
     }
 

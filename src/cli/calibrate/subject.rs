@@ -23,7 +23,7 @@ use super::{
     flags::UpstreamArgs,
 };
 use toolwire_config::{Config, Loaded, Model, Overrides, Problems, Upstream};
-use toolwire_gateway::doctor::examine;
+use toolwire_gateway::doctor::{Fault, examine};
 use toolwire_lab::calibrate::{
     run,
     variant::{NATIVE, VARIED, Variant},
@@ -198,16 +198,21 @@ fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
 /// Asks the upstream for its models, and returns the name if there is only one.
 async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result<String, ExitCode> {
     let listing = Config { models: vec![model.clone()], ..config.clone() };
-    let names = run::models(&listing, timeout).await;
-    let names = names.map_err(|error| failed(error, Some("--model names the model")))?;
+    let names = match run::models(&listing, timeout).await {
+        Ok(names) if !names.is_empty() => names,
+        nothing => {
+            let fault = examine(&listing).await.into_iter().find_map(|found| found.verdict.err());
+            return Err(match (fault, nothing) {
+                (Some(Fault { part, message }), _) => {
+                    failed(format_args!("the upstream lists no models: {part}: {message}"), None)
+                }
+                (None, Err(error)) => failed(error, Some("--model names the model")),
+                (None, Ok(_)) => wrong("the upstream lists no models: name one with --model"),
+            });
+        }
+    };
     match names.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(match examine(&listing).await.into_iter().find_map(|found| found.verdict.err()) {
-            Some(fault) => {
-                failed(format_args!("the upstream lists no models: {}: {}", fault.part, fault.message), None)
-            }
-            None => wrong("the upstream lists no models: name one with --model"),
-        }),
         names => {
             const LISTED: usize = 20;
             let shown: Vec<_> = names.iter().take(LISTED).map(String::as_str).collect();

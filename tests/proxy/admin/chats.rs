@@ -404,6 +404,21 @@ async fn models_of_chats_are_listed_with_what_is_known_of_their_upstreams() {
 }
 
 #[tokio::test]
+async fn why_no_model_of_chats_is_known_is_said() {
+    let proxy = Proxy::of(&format!(
+        "{WITH_KEY}[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         [[models]]\nname = \"*\"\nupstream = \"up\"\n"
+    ));
+    let said = models(&proxy).await;
+    let error = said["error"].as_str().unwrap_or_default();
+    assert_eq!((&said["models"], &said["any"]), (&json!([]), &json!(true)), "{said}");
+    assert!(
+        error.starts_with("upstream `up` does not list its models: ") && error.contains("refused"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn models_of_chats_are_those_that_the_console_may_use() {
     let limited = "[[keys]]\nname = \"console\"\nkey = \"some-key-of-the-console\"\nmodels = [\"m\"]\n";
     let (_upstream, proxy) = proxy(&format!("{WITH_KEY}{limited}")).await;

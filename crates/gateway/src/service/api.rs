@@ -53,7 +53,8 @@ impl Service {
             }
             Operation::Models => {
                 let list = Box::pin(self.shared.models.list(&client)).await;
-                match dialect.side().model_list(list, head.uri.query()) {
+                let list = list.map_err(|failure| failure.redacted(&*self.shared.monitors.redactor));
+                match list.and_then(|list| dialect.side().model_list(list, head.uri.query())) {
                     Ok(list) => reply::json(&list, access),
                     Err(failure) => reply::error(failure, dialect, access),
                 }

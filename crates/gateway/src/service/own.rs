@@ -84,9 +84,13 @@ impl Service {
     }
 
     /// The models that the client of this name may use in [`begin_own`](Self::begin_own), configured names first.
-    pub async fn own_models(&self, client: &'static str) -> Vec<UsableModel> {
+    ///
+    /// # Errors
+    /// If no model is known because an upstream returns no list.
+    pub async fn own_models(&self, client: &'static str) -> Result<Vec<UsableModel>, Failure> {
         let caller = self.shared.keys.own(client, unix_time());
-        self.shared.models.usable(&caller).await
+        let usable = self.shared.models.usable(&caller).await;
+        usable.map_err(|failure| failure.redacted(&*self.shared.monitors.redactor))
     }
 
     async fn ask_own(

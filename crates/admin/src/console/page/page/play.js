@@ -34,7 +34,7 @@ addEventListener("pagehide", () => (isLeaving = true));
 addEventListener("pageshow", () => (isLeaving = false));
 
 export default function play({ place, heading, route }) {
-  let chats = [], models = null, takesAny = false, tools = [], chat = null, follows = true;
+  let chats = [], models = null, unlisted = "", takesAny = false, tools = [], chat = null, follows = true;
   const instance = session.peek()?.instance;
   // A wildcard may serve models that no list has, so any name can be typed.
   const names = h("datalist", { id: fresh("models") });
@@ -166,7 +166,7 @@ export default function play({ place, heading, route }) {
       return empty("No models", h("p.dim", "The list of models is empty. Add an upstream and a model to the configuration:"), region("pre.code", "Lines to add", '[[upstreams]]\nname = "local"\ndialect = "chat"\nbase_url = "http://127.0.0.1:11434/v1"\n\n[[models]]\nname = "*"\nupstream = "local"'));
     }
     const prompts = Object.entries(PROMPTS).filter(([tool]) => tools.some((own) => own.name === tool)).map(([, prompt]) => prompt);
-    return empty("Begin with a message", h("p.dim", "Chats stay in this browser."), models && !models.length && h("p", "The upstream lists no models, so type a model's name above."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", h("button", { onclick: () => {
+    return empty("Begin with a message", h("p.dim", "Chats stay in this browser."), models && !models.length && h("p", unlisted ? visible(`${unlisted}.`) : "The upstream lists no models.", " Type a model's name above."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", h("button", { onclick: () => {
       field.value = draft = prompt;
       field.focus();
     } }, prompt))));
@@ -331,6 +331,7 @@ export default function play({ place, heading, route }) {
       for (const own of tools) if (own.label) labels.set(own.name, own.label);
       takesAny = found?.any ?? true;
       models = found?.models ?? [];
+      unlisted = found?.error ?? "";
       fill(names, models.map(({ name, upstream, answers }) => h("option", { value: name }, answers === false ? `${visible(upstream)} does not answer` : visible(upstream))));
       // Nothing is put between the letters that somebody types.
       if (document.activeElement !== model) choose(answered);
