@@ -123,6 +123,24 @@ test("the time of a running call runs, and Stop ends it", async (t) => {
   await end();
 });
 
+test("arguments of a hosted call are shown as they are written", async () => {
+  const release = own.hold();
+  const { page, end } = await visit("messages", { reducedMotion: "no-preference" });
+  await send(page, "calc slowly");
+  const card = page.locator(".called");
+  await card.getByText("arguments arrive", { exact: true }).waitFor();
+  assert.equal(await card.locator(".tail").textContent(), '{"expression":');
+  assert.equal(await card.getByRole("button", { name: "Cancel", includeHidden: true }).isVisible(), false, "it does not run yet");
+  await card.locator("summary").click();
+  assert.equal(await card.getByRole("region", { name: "Arguments" }).textContent(), '{"expression":');
+  release();
+  await card.getByText("ok", { exact: true }).waitFor();
+  assert.match(await card.textContent(), /calc.*\{"expression":"6\*7"\}/s);
+  assert.equal(await card.count(), 1);
+  await page.getByRole("link", { name: "open in Live" }).waitFor();
+  await end();
+});
+
 test("a model of a wildcard is chosen, and any other name can be typed", async (t) => {
   const any = await stand({ models: '[[models]]\nname = "*"\nupstream = "scripted"\n' });
   t.after(() => any.close());

@@ -60,6 +60,7 @@ async function model() {
     if (asked.includes("think")) for (const word of ["First ", "I weigh ", "it."]) send({ reasoning_content: word });
     if (last.role === "user" && asked.includes("calc")) {
       send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "calc", arguments: '{"expression":' } }] });
+      if (asked.includes("slowly")) await gate.wait;
       send({ tool_calls: [{ index: 0, function: { arguments: '"6*7"}' } }] });
       send({}, "tool_calls");
     } else if (last.role === "user" && asked.includes("find")) {

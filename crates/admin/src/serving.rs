@@ -169,7 +169,8 @@ impl Admin {
         let answer = service.begin_own(own, memory).await;
         let answer = answer.map_err(|failure| AdminError::of_model(&failure))?;
         chat.started(asked, &exchange);
-        self.chats().begin(&chat, Driven::new(asked, exchange, answer, bus));
+        let is_captured = self.audit.is_captured();
+        self.chats().begin(&chat, Driven::new(asked, exchange, answer, bus, is_captured));
         Ok(chat)
     }
 

@@ -47,7 +47,10 @@ use serde_json::{Map, Value, json};
 
 use crate::observe::Access;
 use toolwire_config::Timeouts;
-use toolwire_pipeline::failure::{self, Failure, Kind};
+use toolwire_pipeline::{
+    conversation::Call,
+    failure::{self, Failure, Kind},
+};
 
 use super::{
     cors::Grant,
@@ -147,6 +150,11 @@ impl AnswerBody {
 
     pub fn failure(&self) -> Option<&Failure> {
         self.flow.asked.failure()
+    }
+
+    /// The hop's calls to hosted tools, with what has arrived of their arguments.
+    pub fn hosted_calls(&self) -> impl Iterator<Item = &Call> {
+        self.flow.asked.pipeline.hosted_calls()
     }
 
     /// The members of the client's request that the model does not get as they are.

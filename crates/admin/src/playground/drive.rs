@@ -6,6 +6,7 @@ use std::{
     future::{pending, poll_fn},
     pin::{Pin, pin},
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -24,6 +25,7 @@ use toolwire_gateway::{
     report::{failed, millis, usage},
 };
 use toolwire_pipeline::{
+    conversation,
     dialect::{Asked, Dialect, Reader, ReaderRules},
     event::{CallStart, Event, Finish, ServerCall, Sink, Usage},
     failure::{Failure, Kind},
@@ -42,6 +44,9 @@ pub(crate) struct Driven {
     exchange: ExchangeId,
     reader: Reader,
     telling: Telling,
+    /// Number of bytes of each hosted call's arguments that were passed on, by the call's id. `None` if contents are not
+    /// captured.
+    inputs: Option<HashMap<String, usize>>,
 }
 
 /// What the task waits for.
@@ -70,12 +75,14 @@ struct Call {
 }
 
 impl Driven {
-    /// Creates the task that reads `answer`, the response to `request`.
+    /// Creates the task that reads `answer`, the response to `request`. If `is_captured`, the arguments of hosted calls
+    /// are passed on as the model writes them.
     pub(crate) fn new(
         request: &ChatRequest,
         exchange: ExchangeId,
         answer: Pin<Box<AnswerBody>>,
         bus: Option<Subscription>,
+        is_captured: bool,
     ) -> Self {
         // Frames in the client's dialect may be passed through unread. No response is in Lumo, so all frames are read.
         let rules = ReaderRules { max_frame: MAX_FRAME, tolerate_truncation: false, client: Dialect::Lumo };
@@ -83,7 +90,8 @@ impl Driven {
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
         let tools = DeclaredTools::default();
         reader.expect(Asked { tools, limits, stream: true, several: false, repair: false });
-        Self { answer, bus, exchange, reader, telling: Telling::begin() }
+        let inputs = is_captured.then(HashMap::new);
+        Self { answer, bus, exchange, reader, telling: Telling::begin(), inputs }
     }
 
     /// Passes the response on to `chat`, until it ends or the chat is abandoned.
@@ -101,10 +109,17 @@ impl Driven {
     async fn tell(mut self, chat: &Chat) {
         let mut is_committed = false;
         loop {
-            let Self { answer, bus, .. } = &mut self;
-            let step = poll_fn(|cx| match is_committed {
-                false => answer.as_mut().poll_commit(cx).map(Step::Committed),
-                true => answer.as_mut().poll_some(cx).map(|has_more| Step::Read { has_more }),
+            let Self { answer, bus, inputs, .. } = &mut self;
+            let step = poll_fn(|cx| {
+                let step = match is_committed {
+                    false => answer.as_mut().poll_commit(cx).map(Step::Committed),
+                    true => answer.as_mut().poll_some(cx).map(|has_more| Step::Read { has_more }),
+                };
+                // Otherwise, there is text that comes before the call.
+                if let (Poll::Pending, Some(inputs)) = (&step, &mut *inputs) {
+                    tell_inputs(chat, inputs, answer.hosted_calls());
+                }
+                step
             });
             tokio::select! {
                 // Polled in order, so that text before a call is passed on before the call.
@@ -196,6 +211,21 @@ impl Driven {
             error.extend(wait_seconds(failure).map(|wait| ("retry_after_s".to_owned(), wait.into())));
         }
         chat.event(record.event.name(), &data);
+    }
+}
+
+/// Passes on what is new of the arguments of hosted calls. `told` counts the bytes that were passed on of each call.
+fn tell_inputs<'c>(
+    chat: &Chat,
+    told: &mut HashMap<String, usize>,
+    calls: impl Iterator<Item = &'c conversation::Call>,
+) {
+    for conversation::Call { id, name, arguments, .. } in calls {
+        let before = told.get(id).copied().unwrap_or(0);
+        if let Some(new) = arguments.get(before..).filter(|new| !new.is_empty()) {
+            chat.says(&Saying::Input(id.clone(), name.clone()), new);
+            told.insert(id.clone(), arguments.len());
+        }
     }
 }
 

@@ -55,7 +55,7 @@ use self::{
     withheld_events::WithheldEvents,
 };
 use crate::{
-    conversation::{Conversation, KeptState, Prefill, Turn, TurnState},
+    conversation::{Call, Conversation, KeptState, Prefill, Turn, TurnState},
     detect::Detector,
     dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
     event::{Event, Finish, Reasoning, Warning},
@@ -392,6 +392,11 @@ impl Pipeline {
     pub fn take_events(&mut self) -> Vec<EmittedEvent> {
         let events = self.stages.emitted.text.as_mut().and_then(|text| text.events.as_mut());
         events.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// This hop's calls to hosted tools, which the client does not receive, with their arguments so far.
+    pub fn hosted_calls(&self) -> impl Iterator<Item = &Call> {
+        self.stages.calls.begun_hosted_calls()
     }
 
     /// Number of bytes of text that are currently held back.

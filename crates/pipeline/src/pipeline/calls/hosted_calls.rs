@@ -166,6 +166,12 @@ impl HostedCalls {
         whole.map(|call| (&call.call, call.runner == Runner::Toolwire))
     }
 
+    /// The calls that toolwire runs, with their arguments so far. Searches for tools are left out.
+    fn begun(&self) -> impl Iterator<Item = &Call> {
+        let own = self.calls.iter().filter(|call| call.runner == Runner::Toolwire);
+        own.map(|call| &call.call).filter(|call| !self.is_search(call))
+    }
+
     fn to_run(&self) -> Vec<Call> {
         self.whole().filter(|(_, is_hosted)| *is_hosted).map(|(call, _)| call.clone()).collect()
     }
@@ -288,6 +294,10 @@ impl Calls {
                 self.send_whole(index, arguments, end, out);
             }
         }
+    }
+
+    pub(in crate::pipeline) fn begun_hosted_calls(&self) -> impl Iterator<Item = &Call> {
+        self.hosted.iter().flat_map(|hosted| hosted.begun())
     }
 
     pub(super) fn has_hosted_calls(&self) -> bool {

@@ -402,19 +402,19 @@ class Answer {
     this.#texts.at(-1).push(text);
   }
 
-  // Only calls that toolwire runs have a `provider`, and can be cancelled.
+  // Only calls that toolwire runs have a `provider`, from when they run, and can be cancelled.
   #call({ id, name: tool = "tool", input, input_bytes: size }, change, provider) {
     let own = this.#cards.get(id);
     if (!own) {
       const made = { kind: "call", id, name: tool, label: labels.get(tool), input, input_bytes: size, state: "running", startedAt: Date.now() };
       this.turn.parts.push(made);
       const { exchange } = this.turn;
-      own = card(made, { tool, exchange }, provider && (() => call("DELETE", `calls/${part(exchange)}/${part(id)}`).catch(failed)));
+      own = card(made, { tool, exchange }, () => call("DELETE", `calls/${part(exchange)}/${part(id)}`).catch(failed));
       this.#cards.set(id, own);
       this.element.append(own.element);
       announce(`Calling ${tool}`);
     }
-    own.update({ ...(input !== undefined && { input }), ...change });
+    own.update({ ...(input !== undefined && { input }), ...(provider && { isRun: true }), ...change });
   }
 
   take(kind, data, ms) {
@@ -429,9 +429,9 @@ class Answer {
         this.#text("text", data.content);
       }
     } else if (kind === "tool_use") {
-      const before = this.#cards.get(data.toolCall.id)?.call.inputText ?? "";
-      if (data.input_text) this.#call(data.toolCall, { state: "arriving", inputText: before + data.input_text });
-      else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress }, data.provider);
+      const before = this.#cards.get(data.toolCall.id)?.call;
+      if (data.input_text) this.#call(data.toolCall, { state: "arriving", inputText: (before?.inputText ?? "") + data.input_text });
+      else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress, ...(before?.state === "arriving" && { startedAt: Date.now() }) }, data.provider);
     }
     else if (kind === "tool_progress") this.#call(data.toolCall, { state: "running", done: data.done, total: data.total, ...(data.progress && { progress: data.progress }) }, data.provider);
     else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : FAILED[data.code] ?? "failed", result: data.result, details: data.details, code: data.code, ms: data.ms, progress: undefined });

@@ -148,7 +148,7 @@ export default function tools({ place, heading, route }) {
       }
       run.disabled = true;
       const own = { tool: tool.name, provider: tool.provider }, abort = new AbortController();
-      const running = card({ name: tool.name, label: tool.label, state: "running", inputText: input, startedAt: Date.now() }, own, () => abort.abort());
+      const running = card({ name: tool.name, label: tool.label, state: "running", inputText: input, startedAt: Date.now(), isRun: true }, own, () => abort.abort());
       // Questions and progress arrive through the feed.
       const stopRun = [listen((kind, data) => {
         if (kind === "tool_progress" && data.toolCall.name === tool.name && /^run_/.test(data.exchange)) running.update({ done: data.done, total: data.total, ...(data.progress && { progress: data.progress }) });

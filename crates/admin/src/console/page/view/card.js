@@ -16,7 +16,8 @@ const OPEN = ["arriving", "asking", "entering", "queued", "running"];
 
 export const isOpen = (call) => OPEN.includes(call.state);
 
-// `call`: {name, label?, state, input?, inputText?, result?, details?, code?, ms?, progress?, done?, total?, startedAt?}. `stop` ends the call.
+// `call`: {name, label?, state, input?, inputText?, result?, details?, code?, ms?, progress?, done?, total?, startedAt?, isRun?}. `stop` ends
+// the call once toolwire runs it.
 export function card(call, facts, stop) {
   const summary = h("summary");
   const body = h("div");
@@ -44,7 +45,7 @@ export function card(call, facts, stop) {
     // The advice is inside.
     if (hasFailed && !details.classList.contains("failed")) details.open = true;
     details.classList.toggle("failed", hasFailed);
-    if (end) end.hidden = !isOpen(call);
+    if (end) end.hidden = !isOpen(call) || !call.isRun;
     const writes = call.state === "arriving";
     const tail = call.progress ?? call.inputText ?? (call.input === undefined ? "" : JSON.stringify(call.input));
     const share = isOpen(call) && call.total > 0 && call.done != null && h("progress", { max: call.total, value: Math.min(call.done, call.total), "aria-label": "Progress" });
