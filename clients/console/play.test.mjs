@@ -107,6 +107,42 @@ test("a name that is typed while the models are listed stays as it is typed", as
   await end();
 });
 
+test("a browser whose database does not answer keeps no chats, and says so", async (t) => {
+  const context = await browser.newContext({ reducedMotion: "reduce" });
+  t.after(() => context.close());
+  const page = await context.newPage();
+  await page.addInitScript(() => (IDBFactory.prototype.open = () => new EventTarget()));
+  await page.goto(`${own.url}#/play`);
+  const sent = async (text) => {
+    await send(page, text);
+    await page.locator(".turn-model strong").getByText(text).waitFor();
+    await page.getByRole("link", { name: "open in Live" }).last().waitFor();
+  };
+  await sent("Hello");
+  const toast = (text) => page.locator(".toasts").getByText(text);
+  await toast("The chats of this browser cannot be read").waitFor();
+  await toast("The chat cannot be kept in this browser").waitFor();
+  await sent("Hi again");
+  assert.equal(await page.locator(".turn-model").count(), 2);
+  await page.reload();
+  await send(page, "And now");
+  await toast("This chat is not kept in this browser").waitFor();
+  await page.locator(".turn-model strong").getByText("And now").waitFor();
+  assert.equal(await page.locator(".turn-user").count(), 1);
+  await page.getByRole("link", { name: "open in Live" }).waitFor();
+});
+
+test("a double click sends a message once, and does not stop it", async () => {
+  const { page, end } = await visit("chat");
+  await page.getByLabel("Message", { exact: true }).fill("only once");
+  await page.getByRole("button", { name: "Send" }).dblclick();
+  await page.locator(".turn-model strong").getByText("only once").waitFor();
+  await page.getByRole("link", { name: "open in Live" }).waitFor();
+  assert.equal(await page.locator(".turn-user").count(), 1);
+  assert.equal(await page.locator(".compose .wrong").isVisible(), false);
+  await end();
+});
+
 test("the time of a running call runs, and Stop ends it", async (t) => {
   const slow = await stand({ seconds: 60 });
   t.after(() => slow.close());

@@ -1,24 +1,38 @@
 // Chats stored in this browser, separately for each instance of toolwire.
 
+// How long to wait for the browser's database, in milliseconds. It may be blocked by another page, or never answer.
+const LIMIT = 2000;
+
 let database;
 
 function opened(instance) {
   database ??= new Promise((resolve, reject) => {
     const request = indexedDB.open(`toolwire-${instance ?? "local"}`, 1);
     request.onupgradeneeded = () => request.result.createObjectStore("chats", { keyPath: "id" });
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+    request.onsuccess = () => {
+      request.result.onclose = () => (database = undefined);
+      resolve(request.result);
+    };
+    request.onerror = () => {
+      database = undefined;
+      reject(request.error);
+    };
   });
   return database;
 }
 
-async function run(instance, mode, body) {
-  const store = (await opened(instance)).transaction("chats", mode).objectStore("chats");
-  const request = body(store);
+async function stored(instance, mode, body) {
+  const transaction = (await opened(instance)).transaction("chats", mode);
+  const request = body(transaction.objectStore("chats"));
   return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+    transaction.oncomplete = () => resolve(request.result);
+    transaction.onabort = () => reject(transaction.error);
   });
+}
+
+function run(...asked) {
+  const late = new Promise((_, reject) => setTimeout(reject, LIMIT, new Error("The browser's database does not answer")));
+  return Promise.race([stored(...asked), late]);
 }
 
 export const all = async (instance) => (await run(instance, "readonly", (store) => store.getAll())).sort((one, other) => other.t - one.t);

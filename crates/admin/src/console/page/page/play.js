@@ -34,7 +34,7 @@ addEventListener("pagehide", () => (isLeaving = true));
 addEventListener("pageshow", () => (isLeaving = false));
 
 export default function play({ place, heading, route }) {
-  let chats = [], models = null, unlisted = "", takesAny = false, tools = [], chat = null, follows = true;
+  let chats = [], models = null, unlisted = "", takesAny = false, tools = [], chat = null, follows = true, isOpened = false, sending = null;
   const instance = session.peek()?.instance;
   // A wildcard may serve models that no list has, so any name can be typed.
   const names = h("datalist", { id: fresh("models") });
@@ -75,7 +75,7 @@ export default function play({ place, heading, route }) {
   }, onkeydown: (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      send();
+      if (!event.repeat) send();
     }
   } });
   // What keeps a message from being sent.
@@ -88,7 +88,11 @@ export default function play({ place, heading, route }) {
     else model.removeAttribute("aria-invalid");
     at?.focus();
   }
-  const submit = h("button.main", { onclick: () => (active?.chat === chat && chat ? active.abort.abort() : send()) }, "Send");
+  const submit = h("button.main", { onclick: ({ detail }) => {
+    if (!active || active.chat !== chat) send();
+    // The second click of a double click does not stop what the first one has sent.
+    else if (detail < 2) active.abort.abort();
+  } }, "Send");
   const prompts = promptButton((text) => {
     draft = field.value = text;
     field.focus();
@@ -142,6 +146,7 @@ export default function play({ place, heading, route }) {
   }
 
   function open(id) {
+    isOpened = true;
     chat = active?.chat.id === id ? active.chat : chats.find((own) => own.id === id) ?? null;
     if (id && !chat) toast("This chat is not kept in this browser", "failed");
     fill(log, chat ? chat.turns.map((turn) => (turn === active?.turn ? active.element : turnView(turn))) : begin());
@@ -207,10 +212,13 @@ export default function play({ place, heading, route }) {
   }
 
   async function send() {
-    if (!model.value && !models) say("The models are being listed: the message is sent then.");
-    await isLoaded;
+    const own = (sending = {});
+    if (!isOpened) say("The chat is being read: the message is sent then.");
+    else if (!model.value && !models) say("The models are being listed: the message is sent then.");
+    if (!isOpened) await isLoaded;
     if (!model.value) await isListed;
-    if (!field.isConnected) return;
+    // A later attempt takes its place. On another page, the text stays a draft.
+    if (sending !== own || !field.isConnected) return;
     const text = field.value.trim();
     if (!text) return say("Write a message first.", field);
     if (active) return say(active.chat === chat ? "The answer is not complete yet: wait, or stop it." : "Another chat is being answered: wait, or stop it there.");
@@ -338,14 +346,21 @@ export default function play({ place, heading, route }) {
       else model.addEventListener("blur", () => model.value || choose(answered), { once: true });
     }
     models ??= [];
-    if (!chat && place.isConnected) fill(log, begin());
+    if (!chat && isOpened && place.isConnected) fill(log, begin());
   }
 
   const isLoaded = (async () => {
-    chats = await kept.all(instance).catch(() => []);
-    open(route.id);
+    const found = await kept.all(instance).catch(() => {
+      toast("The chats of this browser cannot be read", "failed");
+      return [];
+    });
+    chats.push(...found.filter(({ id }) => !chats.some((own) => own.id === id)));
+    if (isOpened) paintPast();
+    else open(route.id);
   })();
-  const isListed = isLoaded.then(list);
+  // A new chat does not need those that are kept.
+  if (!route.id) open("");
+  const isListed = list();
   return {
     route(next) {
       route = next;

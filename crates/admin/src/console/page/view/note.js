@@ -63,8 +63,9 @@ export function toast(text, kind = "done") {
     document.body.append(messages);
   }
   const list = messages.firstChild;
-  while (list.children.length >= 3) list.firstChild.remove();
   const item = h("div", { class: kind }, h("span.grow", name(text)), h("button.plain.push", { "aria-label": "Close this message", onclick: () => item.remove() }, "×"));
+  for (const own of [...list.children]) if (own.textContent === item.textContent) own.remove();
+  while (list.children.length >= 3) list.firstChild.remove();
   list.append(item);
   if (kind !== "failed") setTimeout(() => item.remove(), 6000);
 }
