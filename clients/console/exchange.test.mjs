@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 const core = (file) => import(`../../crates/admin/src/console/page/core/${file}`);
 const { Exchanges, filter, heldAt, hopsOf, saidIn, textOf } = await core("exchange.js");
-const { addedTo, changed, readRequest } = await core("request.js");
+const { addedTo, changed, CHOICES, modelOf, placesOf, readRequest, valueAt, withValue } = await core("request.js");
 const { curl } = await core("exports.js");
 
 test("requests of every dialect are messages, tools and the rest", () => {
@@ -46,6 +46,30 @@ test("a request is sent again as a stream", () => {
   assert.deepEqual(again({ model: "m", stream: false }, "n"), { model: "n", stream: true });
   assert.deepEqual(again({ own: { model: "m", stream: false }, contents: [] }, "n"), { own: { model: "n", stream: true }, contents: [] });
   assert.throws(() => changed("no JSON"));
+});
+
+test("model, temperature and choice of tools are where each dialect has them", () => {
+  const set = (dialect, body) => {
+    const { temperature, choice } = placesOf(dialect);
+    const text = withValue(JSON.stringify(body), temperature, 0.5);
+    assert.equal(valueAt(text, temperature), 0.5);
+    if (!choice) return JSON.parse(text);
+    for (const word of CHOICES) assert.equal(choice.read(valueAt(withValue(text, choice.path, choice.write(word)), choice.path)), word, `${dialect} ${word}`);
+    return JSON.parse(withValue(text, choice.path, choice.write("required")));
+  };
+  assert.deepEqual(set("chat", { temperature: 1 }), { temperature: 0.5, tool_choice: "required" });
+  assert.deepEqual(set("responses", {}), { temperature: 0.5, tool_choice: "required" });
+  assert.deepEqual(set("messages", { tool_choice: { type: "tool", name: "f" } }), { temperature: 0.5, tool_choice: { type: "any" } });
+  assert.deepEqual(set("gemini", { generationConfig: { topP: 1 } }), { generationConfig: { topP: 1, temperature: 0.5 }, toolConfig: { functionCallingConfig: { mode: "ANY" } } });
+  assert.deepEqual(set("interactions", {}), { generation_config: { temperature: 0.5, tool_choice: "any" } });
+  assert.deepEqual(set("ollama", {}), { options: { temperature: 0.5 } });
+  assert.deepEqual(set("completions", {}), { temperature: 0.5 });
+  // A choice that has no word stays as it is.
+  const named = { chat: { tool_choice: { type: "function" } }, messages: { tool_choice: { type: "tool" } }, gemini: { toolConfig: { functionCallingConfig: { mode: "ANY", allowedFunctionNames: ["f"] } } } };
+  for (const [dialect, body] of Object.entries(named)) assert.ok(!CHOICES.includes(placesOf(dialect).choice.read(valueAt(JSON.stringify(body), placesOf(dialect).choice.path))), dialect);
+  assert.deepEqual(JSON.parse(withValue('{"temperature":1}', ["temperature"], undefined)), {});
+  assert.deepEqual([modelOf('{"model":"m"}'), modelOf('{"own":{"model":"n"}}'), modelOf("{}")], ["m", "n", ""]);
+  assert.equal(valueAt('{"options":null}', ["options", "temperature"]), undefined);
 });
 
 test("hops have what was read and what came of it", () => {

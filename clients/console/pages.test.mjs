@@ -230,6 +230,7 @@ test("an exchange is a command, is read again, and is sent again beside the firs
   const refused = (_, response) => response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify({ error: { code: "invalid_request", message: "no such model", path: "request" } }));
   own.state.answers = { ...base,
     "POST /admin/exchanges/ex_7f3a/read": (request, response, body) => (sent.push(body), base["POST /admin/exchanges/ex_7f3a/read"](request, response, body)),
+    "POST /admin/exchanges/ex_chat/read": (request, response, body) => (sent.push(body), base["POST /admin/exchanges/ex_7f3a/read"](request, response, body)),
     "POST /console/api/chat": (request, response, body) => (sent.push(body), sent.length < 3 ? refused(request, response) : chat(request, response)),
     "GET /admin/exchanges/ex_chat": json({ exchange: { ...ROWS[1], id: "ex_chat", model: "other" }, hops: [], calls: [] }), "GET /admin/exchanges/ex_chat/requests": json({ ...REQUESTS, hosted: [] }), "GET /admin/exchanges/ex_chat/events": events };
   const { page, end } = await visit("#/live/ex_7f3a", { allowed: /status of 400/ });
@@ -254,7 +255,18 @@ test("an exchange is a command, is read again, and is sent again beside the firs
   const field = page.getByRole("textbox", { name: "Request" });
   const text = await field.inputValue();
   assert.ok(JSON.parse(text).stream, "only streams are shown");
-  await field.fill(text.replace("qwen3-32b", "other"));
+  const box = page.getByRole("dialog");
+  assert.equal(await box.getByLabel("Model").inputValue(), "qwen3-32b");
+  await field.fill("no JSON");
+  await box.getByLabel("Model").fill("other");
+  await box.getByLabel("Temperature").fill("0.2");
+  await page.getByText("The request is not JSON").waitFor();
+  await field.fill(text);
+  await box.getByLabel("Model").fill("another");
+  await box.getByLabel("Model").fill("other");
+  await box.getByLabel("Temperature").fill("0.3");
+  await box.getByLabel("Tool choice").selectOption("required");
+  await page.getByText("The request is not JSON").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Send", exact: true }).click();
   await page.getByText("no such model").waitFor();
   await check(page, "send again");
@@ -262,7 +274,16 @@ test("an exchange is a command, is read again, and is sent again beside the firs
   await page.waitForURL(/with=ex_chat/);
   await page.getByRole("link", { name: "ex_chat" }).waitFor();
   assert.equal(await page.locator(".pair > section").count(), 2);
-  assert.deepEqual([sent[0], sent[2].client, JSON.parse(sent[2].request).model], [{ detect: "pythonic" }, "messages", "other"]);
+  const { model, temperature, tool_choice: choice } = JSON.parse(sent[2].request);
+  assert.deepEqual([sent[0], sent[2].client, model, temperature, choice], [{ detect: "pythonic" }, "messages", "other", 0.3, { type: "any" }]);
+  // The new answer may be read with other formats, too.
+  await page.getByRole("button", { name: "Show it alone" }).click();
+  await page.getByRole("button", { name: "Send again" }).click();
+  await box.getByLabel("Read with detect").fill("off");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.waitForURL(/with=ex_chat&detect=off/);
+  await page.getByRole("heading", { name: "ex_chat, read with detect = off" }).waitFor();
+  assert.deepEqual(sent.at(-1), { detect: "off" });
   await end();
   own.state.answers = base;
 });

@@ -72,3 +72,34 @@ export function changed(body, model) {
   if (model) ([request, ...Object.values(request)].find((part) => typeof part?.model === "string") ?? request).model = model;
   return JSON.stringify(request, null, 2);
 }
+
+// Where requests of each dialect have the temperature and the choice of tools. `write` makes the value of a word, `read` the opposite.
+const same = { write: (word) => word, read: (value) => value };
+const USUAL = { temperature: ["temperature"], choice: { path: ["tool_choice"], ...same } };
+const PLACES = {
+  messages: { temperature: ["temperature"], choice: { path: ["tool_choice"], write: (word) => ({ type: word === "required" ? "any" : word }), read: (value) => (value?.type === "any" ? "required" : value?.type) } },
+  gemini: { temperature: ["generationConfig", "temperature"], choice: { path: ["toolConfig", "functionCallingConfig"], write: (word) => ({ mode: word === "required" ? "ANY" : word.toUpperCase() }), read: (value) => (value?.allowedFunctionNames ? null : value?.mode === "ANY" ? "required" : value?.mode?.toLowerCase()) } },
+  interactions: { temperature: ["generation_config", "temperature"], choice: { path: ["generation_config", "tool_choice"], write: (word) => (word === "required" ? "any" : word), read: (value) => (value === "any" ? "required" : value) } },
+  ollama: { temperature: ["options", "temperature"] },
+  completions: { temperature: ["temperature"] },
+};
+export const CHOICES = ["auto", "none", "required"];
+export const placesOf = (dialect) => PLACES[dialect] ?? USUAL;
+
+// The value at a path in the text of a request. `undefined` if there is none.
+export const valueAt = (body, path) => path.reduce((own, key) => own?.[key], JSON.parse(body));
+
+// The text of a request with another value at the path, or without one.
+export function withValue(body, path, value) {
+  const request = JSON.parse(body);
+  const last = path.at(-1);
+  const own = path.slice(0, -1).reduce((part, key) => (part[key] ??= {}), request);
+  if (value === undefined) delete own[last];
+  else own[last] = value;
+  return JSON.stringify(request, null, 2);
+}
+
+export const modelOf = (body) => {
+  const request = JSON.parse(body);
+  return [request, ...Object.values(request)].find((part) => typeof part?.model === "string")?.model ?? "";
+};

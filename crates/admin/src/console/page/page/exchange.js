@@ -1,12 +1,12 @@
 // One exchange of Live: what is known of it, its events, and what can be done with it.
 
 import { adminUrl, ApiError, call, consoleUrl, get, part, request, session } from "../core/api.js";
-import { dialog, facts, fill, fresh, h, name, region } from "../core/dom.js";
+import { dialog, facts, fill, fresh, h, name, region, select } from "../core/dom.js";
 import { STATES } from "../core/exchange.js";
 import { quoted } from "../core/exports.js";
 import { listen, readEvents } from "../core/feed.js";
 import { saveFixture } from "../core/fixture.js";
-import { changed as edited } from "../core/request.js";
+import { changed as edited, CHOICES, modelOf, placesOf, valueAt, withValue } from "../core/request.js";
 import { go, href } from "../core/route.js";
 import { absolute, count, duration, tenth } from "../core/time.js";
 import { Cards, compared } from "../view/hops.js";
@@ -132,7 +132,10 @@ export function exchange(place, { id, query }, close, { exchanges, server, timeO
       return { title, label, row, events, asked: own === id ? asked : await get(path(own, "/requests"), { signal }) };
     };
     fill(body, h("p.dim", { role: "status" }, "Waiting for both to end."));
-    const shown = await Promise.all([side(name(id), id, id, traced(id)), other ? side(h("a", { href: href("live", other) }, name(other)), other, other, traced(other)) : side(["read with detect = ", h("code", name(detect))], "read again", id, call("POST", path(id, "/read"), { detect }, { signal }))]);
+    const again = (own) => call("POST", path(own, "/read"), { detect }, { signal });
+    const reading = (own) => traced(own).then((events) => (detect ? again(own) : events));
+    const how = detect && ["read with detect = ", h("code", name(detect))];
+    const shown = await Promise.all([side(name(id), id, id, traced(id)), other ? side([h("a", { href: href("live", other) }, name(other)), how && [", ", how]], other, other, reading(other)) : side(how, "read again", id, again(id))]);
     fill(body, h("div.row", h("button", { onclick: () => go(here({})) }, "Show it alone"), detect && h("p.small.dim", "The first hop only: the others followed from what was read in it.")),
       h("div.sides.pair", shown.map((own) => compared(own, new Cards(), Boolean(detect)))));
   }
@@ -149,10 +152,15 @@ export function exchange(place, { id, query }, close, { exchanges, server, timeO
       h("div.row", h("button", { onclick: () => saveFixture(id).catch(failed) }, "Save as fixture"), h("button", { onclick: () => copied(command) }, "Copy"), h("button", { onclick: done }, "Close"))]);
   }
 
-  async function readAgain() {
+  // A field for the formats that are looked for, with the names of all.
+  async function detectField(value) {
     const { formats } = await get("formats", { signal });
     const list = h("datalist", { id: fresh("formats") }, ["auto", "off", ...formats.map((own) => own.name)].map((own) => h("option", { value: own })));
-    const field = h("input.grow", { list: list.id, value: query.get("detect") ?? "auto", spellcheck: "false" });
+    return [h("input.grow", { list: list.id, value, spellcheck: "false" }), list];
+  }
+
+  async function readAgain() {
+    const [field, list] = await detectField(query.get("detect") ?? "auto");
     dialog("Read it again", (done) => [
       h("p", "What the client would have got if other formats were looked for. The model is not asked again."),
       h("form.row", { onsubmit: (event) => {
@@ -167,12 +175,29 @@ export function exchange(place, { id, query }, close, { exchanges, server, timeO
     if (!client?.body) throw new Error("The client’s request is not kept, so it cannot be sent again");
     const text = h("textarea", { rows: 16, "aria-label": "Request", spellcheck: "false", value: edited(client.body) });
     const problem = h("div");
+    // The fields write into the text, which may be edited, too.
+    const write = (change) => {
+      try {
+        text.value = change(text.value);
+        fill(problem);
+      } catch {
+        fill(problem, note({ code: "invalid_request", message: "The request is not JSON" }));
+      }
+    };
+    const { temperature, choice } = placesOf(client.dialect);
+    const models = await get("models", { signal }).then((own) => own.models, () => []);
+    const names = h("datalist", { id: fresh("models") }, models.map((own) => h("option", { value: own.name })));
+    const model = h("input", { list: names.id, value: modelOf(text.value), spellcheck: "false", oninput: () => write((body) => edited(body, model.value.trim())) });
+    const warm = h("input", { type: "number", min: 0, step: "any", value: valueAt(text.value, temperature) ?? "", oninput: () => write((body) => withValue(body, temperature, warm.value === "" ? undefined : Number(warm.value))) });
+    const word = choice && valueAt(text.value, choice.path) && choice.read(valueAt(text.value, choice.path));
+    const tools = choice && select([["", "as it is"], ...CHOICES.map((own) => [own, own])], CHOICES.includes(word) ? word : "", { onchange: () => tools.value && write((body) => withValue(body, choice.path, choice.write(tools.value))) });
+    const [detect, formats] = await detectField("");
     const send = h("button.main", { onclick: async () => {
       send.disabled = true;
       try {
         const other = await begun(client.dialect, text.value);
         box.close();
-        go(here({ with: other }));
+        go(here({ with: other, detect: detect.value.trim() }));
       } catch (failure) {
         fill(problem, note(failure));
         send.disabled = false;
@@ -180,6 +205,7 @@ export function exchange(place, { id, query }, close, { exchanges, server, timeO
     } }, "Send");
     const box = dialog("Send it again", (done) => [
       h("p", "Change the model, a tool or any other field. It is sent to the upstream as a request of the console, and shown beside this one. Secrets are masked."),
+      h("div.bar", h("label", "Model", model), names, h("label", "Temperature", warm), tools && h("label", "Tool choice", tools), h("label", "Read with detect", detect), formats),
       text, problem, h("div.row", send, h("button", { onclick: done }, "Close"))]);
   }
 
