@@ -205,9 +205,9 @@ export async function stand({ key = null, prefix = "", permission, top, seconds,
 }
 
 // Starts toolwire as README.md does: for one upstream, without a configuration file.
-export async function plain() {
+export async function plain(flags = ["--dialect", "chat"]) {
   const upstream = await model();
-  const child = spawn(binary, ["serve", "--upstream", `http://127.0.0.1:${upstream.port}/v1`, "--dialect", "chat", "--listen", "127.0.0.1:0"], { env: { PATH: process.env.PATH }, stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(binary, ["serve", `http://127.0.0.1:${upstream.port}/v1`, ...flags, "--listen", "127.0.0.1:0"], { env: { PATH: process.env.PATH }, stdio: ["ignore", "ignore", "pipe"] });
   const port = await announced(child);
   return {
     direct: `http://127.0.0.1:${port}`,
