@@ -205,7 +205,8 @@ export default function live({ place, heading, route }) {
     isDirty = false;
   }, 250);
   const slow = setInterval(() => (isDirty = true), 5000);
-  const stopEffect = effect(() => connection.value.state === "live" && fetchList());
+  // The first list is shown as soon as it is there.
+  const stopEffect = effect(() => connection.value.state === "live" && fetchList().then(() => root.isConnected && paint()));
   const stopModel = effect(() => asked.value && (isDirty = true));
   findModel();
   root.addEventListener("keydown", (event) => {
