@@ -8,6 +8,7 @@ mod events;
 mod exchanges;
 mod figures;
 mod formats;
+mod hosted_calls;
 mod logins;
 mod messages;
 mod missed_calls;

@@ -88,11 +88,8 @@ export default function play({ place, heading, route }) {
     else model.removeAttribute("aria-invalid");
     at?.focus();
   }
-  const submit = h("button.main", { onclick: ({ detail }) => {
-    if (!active || active.chat !== chat) send();
-    // The second click of a double click does not stop what the first one has sent.
-    else if (detail < 2) active.abort.abort();
-  } }, "Send");
+  // The second click of a double click does not stop what the first one has sent.
+  const submit = h("button.main", { onclick: ({ detail }) => (!active || active.chat !== chat ? send() : detail < 2 && active.abort.abort()) }, "Send");
   const prompts = promptButton((text) => {
     draft = field.value = text;
     field.focus();
