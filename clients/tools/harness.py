@@ -117,10 +117,11 @@ def process(*command, **environment):
 
 
 class Toolwire:
-    """A running toolwire."""
+    """A running toolwire, used with a client key or without one."""
 
-    def __init__(self, url):
+    def __init__(self, url, key=None):
         self.url = url
+        self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
 
     def ask(self, question):
         """Returns the text of the response to a question."""
@@ -130,15 +131,13 @@ class Toolwire:
         """Returns the connection of a question whose response is not read."""
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": question}], "stream": True})
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=STARTING)
-        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        connection.request("POST", "/v1/chat/completions", body, self.headers)
         return connection
 
     def response(self, question):
         """Returns the message with which a question is answered."""
         body = {"model": "m", "messages": [{"role": "user", "content": question}]}
-        request = urllib.request.Request(
-            f"{self.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
+        request = urllib.request.Request(f"{self.url}/v1/chat/completions", json.dumps(body).encode(), self.headers)
         with urllib.request.urlopen(request, timeout=STARTING) as response:
             return json.load(response)["choices"][0]["message"]
 

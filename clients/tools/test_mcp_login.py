@@ -1,5 +1,5 @@
-"""Logins at an MCP server that wants OAuth, end to end: the command line and the console log in, with the browser played by the test,
-and the model's calls go to the server with the token."""
+"""Logins at an MCP server that wants OAuth, end to end: the command line and the console log in, for all clients or for one key, with
+the browser played by the test, and the model's calls go to the server with the token."""
 
 import json
 import os
@@ -10,9 +10,23 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
-from harness import BINARY, HERE, STARTING, Upstream, free_port, on_demand, process, serving, toolwire, until, wait_for_port
+from harness import (
+    BINARY,
+    HERE,
+    STARTING,
+    Toolwire,
+    Upstream,
+    free_port,
+    on_demand,
+    process,
+    serving,
+    toolwire,
+    until,
+    wait_for_port,
+)
 
 ADMIN = "admin-key-of-the-test"
 
@@ -34,8 +48,8 @@ def redirected(url):
 class Setup:
     """A toolwire with one MCP server, `guarded`, that wants a login."""
 
-    def __init__(self, tmp_path, gateway, port):
-        self.folder, self.gateway, self.server = tmp_path, gateway, f"http://127.0.0.1:{port}"
+    def __init__(self, folder, gateway, server):
+        self.folder, self.gateway, self.server = folder, gateway, server
 
     def command(self, *arguments):
         command = [BINARY, "mcp", *arguments, "--config", str(self.folder / "toolwire.toml")]
@@ -47,8 +61,9 @@ class Setup:
         stdout, stderr = running.communicate(timeout=STARTING)
         return running.returncode, stdout, stderr
 
-    def log_in(self):
-        running = self.command("login", "guarded")
+    def log_in(self, *options, person="operator"):
+        self.control(f"person?name={person}")
+        running = self.command("login", "guarded", *options)
         url = running.stdout.readline().strip()
         with urllib.request.urlopen(url, timeout=STARTING) as page:
             assert "Logged in" in page.read().decode()
@@ -73,27 +88,46 @@ class Setup:
     def provider(self):
         return self.admin("GET", "tools")["providers"][0]
 
+    def shows_no_token(self):
+        tokens = self.control("tokens")
+        shown = (self.folder / "log").read_text() + (self.folder / "audit").read_text()
+        assert tokens and not [token for token in tokens if token in shown]
+
     def waits(self):
         until(lambda: self.provider()["state"] == "needs_login")
 
 
-@pytest.fixture
-def guarded(tmp_path):
-    tmp_path, port = tmp_path.resolve(), free_port()
+@contextmanager
+def running(folder, server, options=""):
+    """Runs a toolwire whose provider `guarded` is the MCP server at `server`. `options` are further settings of the provider."""
     tables = f"""
 [admin]
 api_keys = ["{ADMIN}"]
 [execution]
-audit = "{tmp_path}/audit"
+audit = "{folder}/audit"
 [[providers]]
 name = "guarded"
 kind = "mcp"
-url = "http://127.0.0.1:{port}/mcp"
+url = "{server}/mcp"
+{options}
 """
+    with serving(Upstream, script=on_demand) as upstream, toolwire(folder, upstream, tables) as gateway:
+        yield Setup(folder, gateway, server)
+
+
+@pytest.fixture
+def server():
+    """The URL of a server that wants a login."""
+    port = free_port()
     with process(sys.executable, str(HERE / "login_server.py"), str(port)):
         wait_for_port(port)
-        with serving(Upstream, script=on_demand) as upstream, toolwire(tmp_path, upstream, tables) as gateway:
-            yield Setup(tmp_path, gateway, port)
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def guarded(tmp_path, server):
+    with running(tmp_path.resolve(), server) as setup:
+        yield setup
 
 
 def test_command_line(guarded):
@@ -137,9 +171,7 @@ def test_expiry_and_revocation(guarded):
     guarded.log_in()
     until(lambda: guarded.gateway.names())
     assert "3" in add(2)
-    # No token is shown anywhere.
-    shown = (guarded.folder / "log").read_text() + (guarded.folder / "audit").read_text()
-    assert "Bearer" not in shown and "access_token" not in shown
+    guarded.shows_no_token()
 
 
 def test_console(guarded):
@@ -179,3 +211,97 @@ def test_pasted_response(guarded):
     assert running.returncode == 0, stderr
     assert stdout == "guarded: logged in\n" and "no login waits for this response" in stderr
     assert guarded.gateway.tools("guarded__")
+
+
+PER_KEY = "\n".join(
+    ['oauth_login_per = "key"', *(f'[[keys]]\nname = "{name}"\nkey = "key-of-{name}"' for name in ("ann", "bob", "eve"))]
+)
+
+
+class Keys:
+    """The client keys of a toolwire at whose MCP server each key has a login of its own."""
+
+    def __init__(self, setup):
+        self.setup = setup
+
+    def __getattr__(self, name):
+        return Toolwire(self.setup.gateway.url, f"key-of-{name}")
+
+    def log_in(self, name, **options):
+        self.setup.log_in("--key", name, person=f"{name}@example", **options)
+
+    def whoami(self, name):
+        """Returns the person as whom the tool runs in a request with the key `name`."""
+        before = self.setup.control("callers")
+        text = getattr(self, name).call("guarded__whoami")
+        called = self.setup.control("callers")[len(before) :]
+        assert text == f"you are {called[0]}" and len(called) == 1, text
+        return called[0]
+
+
+@pytest.fixture
+def keyed(tmp_path, server):
+    with running(tmp_path.resolve(), server, PER_KEY) as setup:
+        yield setup
+
+
+def test_each_key_has_a_login_of_its_own(keyed):
+    keys = Keys(keyed)
+    assert keyed.run("login", "guarded")[0] == 2
+    keys.log_in("ann")
+    assert keys.ann.tools("guarded__") and keys.whoami("ann") == "ann@example"
+    # The other keys have no login.
+    assert keys.bob.names() == [] and keys.eve.names() == []
+    keys.log_in("bob")
+    assert keys.bob.tools("guarded__")
+    for name in ("ann", "bob", "bob", "ann"):
+        assert keys.whoami(name) == f"{name}@example"
+    # Simultaneous calls do not share a connection, a result or a token.
+    ask = lambda name: (name, getattr(keys, name).call("guarded__whoami"))
+    with ThreadPoolExecutor(8) as pool:
+        assert all(text == f"you are {name}@example" for name, text in pool.map(ask, ["ann", "bob"] * 8))
+    # A key without a login does not reach the server with the tool of another.
+    before = keyed.control("callers")
+    keys.eve.call("guarded__whoami")
+    assert keyed.control("callers") == before
+    # The end of one login leaves the other.
+    assert keyed.run("logout", "guarded", "--key", "ann")[:2] == (0, "guarded: logged out\n")
+    assert keyed.control("counts")["revoke"] == 1
+    until(lambda: keys.ann.names() == [])
+    assert keys.whoami("bob") == "bob@example"
+    _, listed, _ = keyed.run("list", "--json")
+    assert [(own["key"], own["state"]) for own in json.loads(listed)] == [(None, "per key"), ("bob", "ok")]
+
+
+def test_logins_of_keys_outlive_a_restart(tmp_path, server):
+    folder = tmp_path.resolve()
+    with running(folder, server, PER_KEY) as setup:
+        for name in ("ann", "bob"):
+            Keys(setup).log_in(name)
+    with running(folder, server, PER_KEY) as setup:
+        keys = Keys(setup)
+        # The first request of a key waits for its tools.
+        assert [keys.whoami(name) for name in ("bob", "ann")] == ["bob@example", "ann@example"]
+        assert setup.control("counts")["code"] == 2
+
+
+def test_logins_of_keys_are_refreshed_apart(keyed):
+    keys = Keys(keyed)
+    keyed.control("expire?seconds=2")
+    for name in ("ann", "bob"):
+        keys.log_in(name)
+        assert keys.whoami(name) == f"{name}@example"
+    keyed.control("expire?seconds=3600")
+    time.sleep(2.5)
+    before = keyed.control("counts")["refresh"]
+    for name in ("bob", "ann", "bob", "ann"):
+        assert keys.whoami(name) == f"{name}@example"
+    assert keyed.control("counts")["refresh"] - before <= 2
+    # After a revocation, the model is told the command of the key.
+    keyed.control("revoke")
+    refused = keys.ann.call("guarded__whoami")
+    assert "`toolwire mcp login guarded --key ann`" in refused and "bob" not in refused
+    keys.log_in("ann")
+    until(lambda: keys.ann.names())
+    assert keys.whoami("ann") == "ann@example"
+    keyed.shows_no_token()
