@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
+import { authorization } from "./authorization.mjs";
 import { live, open, saved, state, visit as visitPage } from "./browser.mjs";
 import { ask, stand } from "./stand.mjs";
 
@@ -328,4 +329,31 @@ test("an MCP server shows its state and its log, and starts again", async (t) =>
   await shown.getByText("files is restarted").waitFor();
   await shown.getByText("ready").waitFor();
   await end();
+});
+
+test("client keys are logged in at an MCP server, each by its name", async (t) => {
+  const server = await authorization();
+  t.after(() => server.close());
+  const key = (name) => `[[keys]]\nname = "${name}"\nkey = "key-of-${name}"\n`;
+  const provider = `[[providers]]\nname = "crm"\nkind = "mcp"\nurl = "${server.url}"\noauth_login_per = "key"\n`;
+  const own = await stand({ models: `[[models]]\nname = "echo"\nupstream = "scripted"\n${key("ann")}${key("bob@co.example")}${provider}` });
+  t.after(() => own.close());
+  const { page, context } = await visit(own, "#/tools?provider=crm");
+  const shown = page.getByRole("region", { name: "Tool", exact: true });
+  await shown.getByText("No client key is logged in.").waitFor();
+  const pick = shown.getByLabel("Client key");
+  await pick.waitFor();
+  assert.deepEqual(await pick.locator("option").allTextContents(), ["ann", "bob@co.example", "console (the Playground)"]);
+  for (const name of ["bob@co.example", "ann"]) {
+    await pick.selectOption(name);
+    await shown.getByRole("button", { name: "Log in", exact: true }).click();
+    await page.getByText(`Logged in to crm for the key ${name}`).waitFor();
+    await shown.getByRole("listitem").filter({ hasText: new RegExp(`^${name}logged in.*, then refreshed`) }).waitFor();
+  }
+  assert.deepEqual(await pick.locator("option").allTextContents(), ["console (the Playground)"]);
+  await shown.getByRole("button", { name: "Log out ann" }).click();
+  await shown.getByRole("listitem").filter({ hasText: /^ann/ }).waitFor({ state: "detached" });
+  await shown.getByRole("listitem").filter({ hasText: /^bob@co\.examplelogged in/ }).waitFor();
+  assert.equal(server.requests.filter((request) => request === "POST /revoke").length > 0, true);
+  await context.close();
 });

@@ -12,7 +12,7 @@ import { ago, count, duration, percent } from "../core/time.js";
 import { form } from "../view/form.js";
 import { copied, json } from "../view/json.js";
 import { card } from "../view/card.js";
-import { logIn } from "../view/login.js";
+import { keyLogins, logIn, logOutButton } from "../view/login.js";
 import { empty, failed, note, toast, verdictLine } from "../view/note.js";
 import { ask, questions } from "../view/permission.js";
 
@@ -225,6 +225,7 @@ export default function tools({ place, heading, route }) {
         writesLog && act("Read the log again", ...readLog),
         h("a", { href: href("settings", `providers.${provider.name}`) }, "Settings")),
       out,
+      provider.logins && keyLogins(provider.name, provider.logins, load),
       h("ul.why", list.tools.filter((tool) => tool.provider === provider.name).map((tool) => h("li.wide", h("a", { href: href("tools", tool.name) }, name(tool.name)), h("span.clamp.dim", name(tool.description ?? ""))))),
       provider.registrations?.length ? h("table.plain", h("thead", h("tr", ["Registered", "Label", "Tools"].map((text) => h("th", text)))), h("tbody", provider.registrations.map((own) => h("tr", h("td", name(own.id)), h("td", name(own.label ?? "")), h("td", name([own.tools].flat().join(", "))))))) : null,
       log,
@@ -232,16 +233,7 @@ export default function tools({ place, heading, route }) {
   }
 
   function loginButton({ name: own, state, login }) {
-    if (login?.state === "logged_in") return h("button", { onclick: async (event) => {
-      try {
-        await call("DELETE", `providers/${part(own)}/login`, {});
-        // The page is not painted again while something on it has the focus.
-        event.target.blur();
-        load();
-      } catch (error) {
-        failed(error);
-      }
-    } }, "Log out");
+    if (login?.state === "logged_in") return logOutButton(own, load);
     return login && state === "needs_login" ? h("button.main", { onclick: () => logIn(own).catch(failed) }, "Log in") : null;
   }
 
