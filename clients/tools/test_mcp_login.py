@@ -61,8 +61,7 @@ class Setup:
         stdout, stderr = running.communicate(timeout=STARTING)
         return running.returncode, stdout, stderr
 
-    def log_in(self, *options, person="operator"):
-        self.control(f"person?name={person}")
+    def log_in(self, *options):
         running = self.command("login", "guarded", *options)
         url = running.stdout.readline().strip()
         with urllib.request.urlopen(url, timeout=STARTING) as page:
@@ -115,13 +114,19 @@ url = "{server}/mcp"
         yield Setup(folder, gateway, server)
 
 
-@pytest.fixture
-def server():
-    """The URL of a server that wants a login."""
+@contextmanager
+def started(program):
+    """Runs a server that wants a login. Yields its URL."""
     port = free_port()
-    with process(sys.executable, str(HERE / "login_server.py"), str(port)):
+    with process(sys.executable, str(HERE / program), str(port)):
         wait_for_port(port)
         yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def server():
+    with started("login_server.py") as url:
+        yield url
 
 
 @pytest.fixture
@@ -213,6 +218,17 @@ def test_pasted_response(guarded):
     assert guarded.gateway.tools("guarded__")
 
 
+def test_fastmcp(tmp_path):
+    """A server of another SDK, and its authorization server."""
+    with started("fastmcp_server.py") as server, running(tmp_path.resolve(), server) as setup:
+        setup.waits()
+        setup.log_in()
+        assert "guarded__add" in setup.gateway.tools("guarded__")
+        assert "42" in setup.gateway.call("guarded__add", a=40, b=2)
+        assert setup.run("logout", "guarded")[:2] == (0, "guarded: logged out\n")
+        until(lambda: "42" not in setup.gateway.call("guarded__add", a=40, b=2) or not setup.gateway.names())
+
+
 PER_KEY = "\n".join(
     ['oauth_login_per = "key"', *(f'[[keys]]\nname = "{name}"\nkey = "key-of-{name}"' for name in ("ann", "bob", "eve"))]
 )
@@ -227,8 +243,9 @@ class Keys:
     def __getattr__(self, name):
         return Toolwire(self.setup.gateway.url, f"key-of-{name}")
 
-    def log_in(self, name, **options):
-        self.setup.log_in("--key", name, person=f"{name}@example", **options)
+    def log_in(self, name):
+        self.setup.control(f"person?name={name}@example")
+        self.setup.log_in("--key", name)
 
     def whoami(self, name):
         """Returns the person as whom the tool runs in a request with the key `name`."""
