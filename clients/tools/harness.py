@@ -136,10 +136,13 @@ class Toolwire:
 
     def response(self, question):
         """Returns the message with which a question is answered."""
+        return self.completion(question)["choices"][0]["message"]
+
+    def completion(self, question):
         body = {"model": "m", "messages": [{"role": "user", "content": question}]}
         request = urllib.request.Request(f"{self.url}/v1/chat/completions", json.dumps(body).encode(), self.headers)
         with urllib.request.urlopen(request, timeout=STARTING) as response:
-            return json.load(response)["choices"][0]["message"]
+            return json.load(response)
 
     def names(self):
         """Returns the names of the tools that are offered to the model."""

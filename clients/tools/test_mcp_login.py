@@ -277,7 +277,11 @@ def test_each_key_has_a_login_of_its_own(keyed):
     ask = lambda name: (name, getattr(keys, name).call("guarded__whoami"))
     with ThreadPoolExecutor(8) as pool:
         assert all(text == f"you are {name}@example" for name, text in pool.map(ask, ["ann", "bob"] * 8))
-    # A key without a login does not reach the server with the tool of another.
+    # A key without a login learns which one it needs.
+    [warning] = keys.eve.completion("list")["toolwire"]["warnings"]
+    assert warning["code"] == "tools_missing" and "`toolwire mcp login guarded --key eve`" in warning["message"]
+    assert "toolwire" not in keys.ann.completion("list")
+    # It does not reach the server with the tool of another.
     before = keyed.control("callers")
     keys.eve.call("guarded__whoami")
     assert keyed.control("callers") == before

@@ -28,13 +28,18 @@ impl Asker {
 
     /// What permissions for `hosted` are matched against, if `domain` is the domain in the call's URL.
     pub(crate) fn asked<'a>(&'a self, hosted: &'a Hosted, domain: Option<&'a str>) -> Asked<'a> {
+        Asked { domain, ..self.asked_of(&hosted.name, &hosted.aliases) }
+    }
+
+    /// What permissions for the tool `tool` are matched against.
+    pub(crate) fn asked_of<'a>(&'a self, tool: &'a str, aliases: &'a [String]) -> Asked<'a> {
         Asked {
             key: Some(self.owner),
             client: self.client.as_deref(),
             model: &self.model,
-            tool: &hosted.name,
-            aliases: &hosted.aliases,
-            domain,
+            tool,
+            aliases,
+            domain: None,
         }
     }
 }

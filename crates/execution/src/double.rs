@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::{
     Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Running,
-    Subscription, Surroundings, ToolError, ToolSpec, reports::Report, running::RunningProvider,
+    Status, Subscription, Surroundings, ToolError, ToolSpec, reports::Report, running::RunningProvider,
     runtime::Runtime,
 };
 use toolwire_net::{redact::Redactor, store::Owner};
@@ -58,6 +58,8 @@ pub(super) struct Scripted {
     pub(super) yields: AtomicBool,
     /// The value that [`Provider::instructions`] returns.
     pub(super) instructions: Mutex<Option<Arc<str>>>,
+    /// The value that [`Provider::status`] returns.
+    pub(super) status: Mutex<Status>,
 }
 
 impl Scripted {
@@ -94,6 +96,10 @@ impl Provider for Scripted {
 
     fn instructions(&self) -> Option<Arc<str>> {
         self.instructions.lock().clone()
+    }
+
+    fn status(&self) -> Status {
+        self.status.lock().clone()
     }
 
     fn yields(&self) -> bool {
@@ -149,17 +155,25 @@ pub(super) fn call(id: &str, name: &str, q: &str) -> Call {
 
 /// A stage with these providers, on the test's runtime.
 pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Scripted>)]) -> Arc<Execution> {
+    let providers = providers.iter().map(|(name, provider)| (*name, Arc::clone(*provider) as _));
+    stage_of(settings, providers.collect())
+}
+
+/// Like [`stage`], with providers of any kind.
+pub(crate) fn stage_of(
+    settings: ExecutionSettings,
+    providers: Vec<(&str, Arc<dyn Provider>)>,
+) -> Arc<Execution> {
     let around = Surroundings::covering(Redactor::new(["secret-word"]));
     let runtime = Arc::new(Runtime::here());
     let execution = Execution::assembled(Arc::new(settings), around, Arc::clone(&runtime), |_| {
-        let own = providers.iter();
-        own.map(|(name, provider)| RunningProvider::idle(name, Arc::clone(*provider) as _, &runtime))
-            .collect()
+        let own = providers.into_iter();
+        own.map(|(name, provider)| RunningProvider::idle(name, provider, &runtime)).collect()
     });
     Arc::new(execution)
 }
 
-pub(super) fn asker() -> Asker {
+pub(crate) fn asker() -> Asker {
     Asker {
         owner: Owner([7; 32]),
         client: None,

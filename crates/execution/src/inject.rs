@@ -113,6 +113,11 @@ fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snaps
         return;
     }
     let text = prompts.into_iter().chain(servers.iter().map(String::as_str)).collect::<Vec<_>>().join("\n\n");
+    add_instructions(conversation, text);
+}
+
+/// Adds `text` behind the first instructions.
+pub(super) fn add_instructions(conversation: &mut Conversation, text: String) {
     let is_system = |turn: &&mut Turn| matches!(turn.role, Role::System | Role::Developer);
     match conversation.turns.iter_mut().find(is_system) {
         Some(system) => system.add_text("\n\n", &text),

@@ -39,6 +39,7 @@ mod input;
 mod intent;
 mod known_pages;
 mod media;
+mod missing;
 mod offer;
 pub mod permission;
 mod process;
@@ -82,6 +83,7 @@ pub use self::{
     cancel::Cancels,
     deferred_turns::record_json,
     intent::Intent,
+    offer::Offer,
     permission::{NotKept, RememberedRule},
     prompt::{FilledPrompt, Prompt, PromptArgument, PromptMessage},
     provider::{Filling, Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},

@@ -119,8 +119,12 @@ impl McpServer {
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_prompts().build();
-        ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new("toolwire", env!("CARGO_PKG_VERSION")))
+        let info = ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("toolwire", env!("CARGO_PKG_VERSION")));
+        match self.execution.missing(&self.asker) {
+            missing if missing.is_empty() => info,
+            missing => info.with_instructions(missing.join("\n")),
+        }
     }
 
     async fn list_tools(
@@ -180,8 +184,8 @@ impl ServerHandler for McpServer {
         self.execution.await_key(key).await;
         let snapshot = registry.snapshot_of(key);
         if !snapshot.tools().iter().any(|hosted| *hosted.name == *name && self.is_offered(hosted)) {
-            if let Some(need) = registry.need_of(&name, key) {
-                return Ok(CallToolResult::error(vec![ContentBlock::text(need)]).into());
+            if let Some(why) = self.execution.why_missing(&name, &self.asker) {
+                return Ok(CallToolResult::error(vec![ContentBlock::text(why)]).into());
             }
             return Err(ErrorData::invalid_params(format!("there is no tool \"{name}\""), None));
         }

@@ -34,7 +34,7 @@ use super::{
 };
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{
-    Asker, ClientTools, ExchangeId, Execution, HostedTurn,
+    Asker, ClientTools, ExchangeId, Execution, HostedTurn, Offer,
     ask::Ask,
     vision::{ResultDescriber, Vision},
 };
@@ -45,7 +45,7 @@ use toolwire_pipeline::{
         Answering, ClientDialect, Clock, ModelFacts, Reader, ReaderRules, Stamp, UpstreamRequest,
         check_choice,
     },
-    event::Event,
+    event::{Event, Warning},
     failure::{Failure, Kind},
     pipeline::FollowUp,
     rules::{Enforce, Reasoning, ReasoningStart, Rules},
@@ -57,6 +57,8 @@ pub(super) struct Exchange {
     pub(super) dialect: ClientDialect,
     /// Names of the tools that did not fit into `max_instructions`.
     pub(super) left_out: Vec<String>,
+    /// What the client is told about hosted tools that are missing.
+    pub(super) warnings: Vec<Warning<'static>>,
     /// The client's request before instructions are added.
     pub(super) conversation: Arc<Conversation>,
     pub(super) request: UpstreamRequest,
@@ -160,7 +162,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
         false => Offered::new(shared, model, dialect, &mut conversation, (caller, client_tools), id),
     };
     conversation.settle_own_calls(|name| offered.name(name).or_else(|| upstream_tool(model, name)));
-    let Offered { command, hosted, searching } = offered.after(earlier.as_deref());
+    let Offered { command, hosted, searching, warnings } = offered.after(earlier.as_deref());
     let approved = match is_summary {
         true => None,
         false => approved(&conversation, hosted.as_deref(), has_servers)?,
@@ -208,6 +210,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     Ok(Exchange {
         dialect,
         left_out: built.left_out,
+        warnings,
         conversation,
         request,
         start,
@@ -299,6 +302,7 @@ struct Offered {
     command: Option<Command>,
     hosted: Option<Arc<HostedTurn>>,
     searching: Option<Arc<Searching>>,
+    warnings: Vec<Warning<'static>>,
 }
 
 impl Offered {
@@ -314,12 +318,12 @@ impl Offered {
         let describer = vision.zip(model.vision.as_deref());
         let describer = describer.map(|((vision, ask), model)| ResultDescriber::new(vision, ask, model));
         let host = |execution| host(execution, model, conversation, (caller, describer, client_tools), id);
-        let (command, hosted) = execution.map_or((None, None), host);
+        let (command, Offer { turn: hosted, warnings }) = execution.map(host).unwrap_or_default();
         let may_search = command.is_none() && conversation.choices.unwrap_or(1) <= 1;
         let options = capabilities.servers.options(&model.upstream);
         let search = || tool_search::offer(model, options, dialect, conversation);
         let searching = may_search.then(search).flatten();
-        Self { command, hosted: hosted.map(Arc::new), searching: searching.map(Arc::new) }
+        Self { command, hosted: hosted.map(Arc::new), searching: searching.map(Arc::new), warnings }
     }
 
     /// The tools for a request that goes on after these hops: their calls count towards the limits.
@@ -369,9 +373,9 @@ pub(super) fn host(
     conversation: &mut Conversation,
     (caller, describer, client_tools): (&Caller, Option<ResultDescriber>, ClientTools),
     exchange: &ExchangeId,
-) -> (Option<Command>, Option<HostedTurn>) {
+) -> (Option<Command>, Offer) {
     if !may_host(model, conversation) {
-        return (None, None);
+        return (None, Offer::default());
     }
     let asker = Asker {
         owner: caller.owner,
@@ -384,7 +388,7 @@ pub(super) fn host(
     let command = Command::find(execution, conversation, &asker);
     if command.is_some() {
         command::drop_tools(conversation);
-        return (command, None);
+        return (command, Offer::default());
     }
     let unserved = left_out_tools(model, conversation);
     (None, execution.offer_with(conversation, &unserved, asker, client_tools))

@@ -171,18 +171,22 @@ async fn key_without_a_login_of_its_own_learns_what_to_run() {
     for (shown, expected) in [
         (
             "key-of-alice",
-            "For the client key `alice`, the server `crm` needs a login: run `toolwire mcp login crm --key alice`.",
+            "The tools of `crm` are missing: the client key `alice` must log in with `toolwire mcp login crm --key alice`.",
         ),
         (
             "key-of-Alice",
-            "For the client key `Alice`, the server `crm` needs a login: run `toolwire mcp login crm --key Alice`.",
+            "The tools of `crm` are missing: the client key `Alice` must log in with `toolwire mcp login crm --key Alice`.",
         ),
         (
             "nameless",
-            "At the server `crm`, each client key has a login of its own: send a key that has a name.",
+            "The tools of `crm` are missing: each client key has a login of its own, so the request needs a key that has a name.",
         ),
     ] {
         assert_eq!(listed(&proxy, shown).await, ["search", "slow", "broken"]);
+        let client = json!({"name": "c", "version": "1"});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        let begun = asked(&proxy, shown, "initialize", &params).await;
+        assert_eq!(begun["result"]["instructions"], expected);
         let refused = called(&proxy, shown, "crm__add_note", &json!({})).await;
         assert_eq!(refused["result"]["content"][0]["text"], expected);
         assert_eq!(refused["result"]["isError"], true);

@@ -14,6 +14,7 @@ mod mcp;
 mod mcp_server;
 mod mcp_types;
 mod media;
+mod missing;
 mod mixed;
 mod mixed_clients;
 mod model_search;

@@ -56,7 +56,7 @@ impl Account {
     }
 
     /// The command with which a person logs in.
-    pub(super) fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         let key = self.key.as_ref().map(|key| format!(" --key {key}")).unwrap_or_default();
         format!("toolwire mcp login {}{key}", self.name)
     }

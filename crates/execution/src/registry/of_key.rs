@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    super::provider::{Provider, ProviderState},
-    NamedProvider, Registry, Snapshot,
-};
-use toolwire_pipeline::tools::normalized;
+use super::{super::provider::Provider, NamedProvider, Registry, Snapshot};
 
 impl Registry {
     /// The tools for the client key `key`: where each key has a login of its own, those that its login shows.
@@ -36,14 +32,5 @@ impl Registry {
     pub(crate) fn provider_of(&self, name: &str, key: Option<&str>) -> Option<Arc<dyn Provider>> {
         let (_, provider) = self.providers.iter().find(|(own, _)| **own == *name)?;
         Some(provider.of_key(key).unwrap_or_else(|| Arc::clone(provider)))
-    }
-
-    /// Why the client key `key` has no tool `tool`, if it needs a login for that.
-    pub(crate) fn need_of(&self, tool: &str, key: Option<&str>) -> Option<String> {
-        let is_of =
-            |name: &str| tool.strip_prefix(&*normalized(name)).is_some_and(|rest| rest.starts_with("__"));
-        let (_, provider) = self.providers.iter().find(|(name, _)| is_of(name))?;
-        let status = provider.of_key(key)?.status();
-        status.reason.filter(|_| status.state == ProviderState::NeedsLogin)
     }
 }

@@ -118,6 +118,7 @@ impl Service {
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key);
         pipeline.leaves_out(&exchange.left_out);
+        exchange.warnings.into_iter().for_each(|warning| pipeline.warn(warning));
         let rules = hosted.as_ref().map(|hosted| hosted.rules()).or_else(|| searches.then(search_rules));
         keep_turns(&mut pipeline, model, rules, keeper.as_ref());
         follow_hops(&mut pipeline, exchange.hops.as_deref());

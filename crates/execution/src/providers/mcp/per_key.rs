@@ -55,6 +55,8 @@ pub(super) struct PerKey {
 struct Keys {
     accounts: HashMap<String, Arc<Account>>,
     connected: BTreeMap<String, Connected>,
+    /// Keys without a login that were logged. At most [`MAX_ACCOUNTS`].
+    absent: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -94,7 +96,8 @@ impl PerKey {
     /// The server over the connection of `key`, which is made if there is none. `None` if there are too many.
     fn connected(&self, key: &str, account: Arc<Account>) -> Option<Arc<Server>> {
         let host = self.host.get()?;
-        let connected = &mut self.keys.lock().connected;
+        let keys = &mut *self.keys.lock();
+        let connected = &mut keys.connected;
         if let Some(own) = connected.get_mut(key) {
             own.used = Instant::now();
             return Some(Arc::clone(&own.server));
@@ -116,7 +119,16 @@ impl PerKey {
         });
         let own = Connected { server: Arc::clone(&server), used: Instant::now(), _open: open };
         connected.insert(key.to_owned(), own);
+        keys.absent.remove(key);
         Some(server)
+    }
+
+    /// Logs once that a key has used the server without a login.
+    fn log_absent(&self, key: &str, reason: &str) {
+        let absent = &mut self.keys.lock().absent;
+        if absent.len() < MAX_ACCOUNTS && absent.insert(key.to_owned()) {
+            tracing::warn!(provider = self.account.name(), key, reason, "a client key gets no tools of an MCP server");
+        }
     }
 
     /// Closes the connections that no request uses and those without a login. Never returns.
@@ -180,6 +192,7 @@ impl Provider for PerKey {
         let Some(key) = key else { return Some(Arc::new(Absent::without_key(self.account.name()))) };
         let account = self.account_of(key);
         if let (LoginState::LoggedOut { .. }, Some(reason)) = (account.state(), account.refusal_of_key()) {
+            self.log_absent(key, &reason);
             return Some(Arc::new(Absent(ProviderState::NeedsLogin, reason)));
         }
         match self.connected(key, account) {

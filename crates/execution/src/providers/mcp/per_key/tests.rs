@@ -4,7 +4,12 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{super::Protocol, *};
-use crate::oauth::fake::{Fake, ok, per_key, tokens};
+use crate::{
+    Asker, ExecutionSettings,
+    ask::Payer,
+    double::{asker, stage_of},
+    oauth::fake::{Fake, ok, per_key, tokens},
+};
 
 const TOKEN: &str = "POST /token";
 const SERVER: &str = "POST /mcp";
@@ -97,6 +102,38 @@ async fn each_key_has_its_own_login_and_tools() {
         provider.tools().is_empty()
     })
     .await;
+}
+
+/// A client with a key of this name.
+#[derive(Debug)]
+struct Named(&'static str);
+
+impl Payer for Named {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn pay(&self, _model: &str, _tokens: (u64, u64)) {}
+}
+
+#[tokio::test]
+async fn key_without_a_login_learns_which_one_it_needs() {
+    let fake = Fake::start().await;
+    let provider = started(&fake, 8);
+    log_in(&fake, &provider, "alice", "one", 3600).await;
+    assert!(called(&provider, Some("alice"), "one").await.is_ok());
+    let execution = stage_of(ExecutionSettings::default(), vec![("s", Arc::clone(&provider) as _)]);
+    let missing = |key: Option<&'static str>| {
+        let payer = key.map(|key| Arc::new(Named(key)) as Arc<dyn Payer>);
+        execution.missing(&Asker { payer, ..asker() })
+    };
+    let of_bob =
+        "The tools of `s` are missing: the client key `bob` must log in with `toolwire mcp login s --key bob`.";
+    assert_eq!((missing(Some("alice")), missing(Some("bob"))), (vec![], vec![of_bob.to_owned()]));
+    let [of_nobody] = &missing(None)[..] else { panic!("one sentence") };
+    assert!(of_nobody.ends_with("so the request needs a key that has a name."), "{of_nobody}");
+    assert!(provider.account(Some("alice")).unwrap().log_out().await.unwrap());
+    assert_eq!(missing(Some("alice")), [of_bob.replace("bob", "alice")]);
 }
 
 #[tokio::test]
