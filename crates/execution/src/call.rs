@@ -20,10 +20,11 @@ use super::{
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
     media::{kept, without_base64},
+    progress,
     provider::{GivenUp, Hosts, Invocation},
     question::Shown,
     registry::Hosted,
-    reports::{Late, Report, Reports, within as within_limits},
+    reports::{Late, Progress, Report, Reports, within as within_limits},
     rules::Permission,
     settings::ToolRules,
     shrink::shrink,
@@ -227,7 +228,8 @@ impl HostedCall {
         let _in_process = places.all().acquire().await.map_err(closed)?;
         let limits = (self.hosted.spec.timeout, self.turn.deadline);
         let running = self.hosted.provider.run(invocation);
-        let ended = within_limits(running, &invocation.reports, limits, |report| self.reported(report)).await;
+        let ended =
+            within_limits(running, &invocation.reports, limits, |progress| self.shown(progress)).await;
         ended.unwrap_or_else(|late| match late {
             Late::Deadline => Err(out_of_time()),
             Late::Limit(limit) => {
@@ -236,19 +238,21 @@ impl HostedCall {
         })
     }
 
-    /// Shows how far the call is.
-    fn reported(&self, report: &Report) {
-        let secrets = self.turn.execution.secrets();
-        let line = report.line(&self.hosted.spec.label, |text| secrets.text(text).into_owned());
+    /// Shows how far the call is, and how long it has taken. People who read events measure the time themselves.
+    fn shown(&self, Progress { report, elapsed }: Progress<'_>) {
+        let (secrets, label) = (self.turn.execution.secrets(), &self.hosted.spec.label);
+        let line = match report {
+            Some(report) => report.line(label, |text| secrets.text(text).into_owned()),
+            None => progress::plain(label),
+        };
         let audit = self.turn.execution.audit();
-        if audit.is_watched() {
+        if let Some(&Report { done, total, .. }) = report.filter(|_| audit.is_watched()) {
             let call = CallRecord::new(&self.id, &self.hosted.name, &self.written, None);
             let provider = Arc::clone(&self.hosted.provider_name);
-            let &Report { done, total, .. } = report;
             let event = AuditEvent::ToolProgress { call, provider, line: audit.content(&line), done, total };
             audit.publish(Some(&self.subject), event);
         }
-        self.turn.report(line);
+        self.turn.report(progress::timed(&line, elapsed));
     }
 
     /// The delay before the next attempt after `error`. `None` if the call is not retried.

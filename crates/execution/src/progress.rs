@@ -1,5 +1,7 @@
 //! The line that is shown while a hosted tool runs, such as `Searching for: rust`.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use toolwire_net::untrusted_text::{clip, escaped};
@@ -35,6 +37,14 @@ pub(super) fn line(
     }
     line.push_str(rest);
     plain(&line)
+}
+
+/// Adds how long the call has taken to `line`, in whole seconds.
+pub(super) fn timed(line: &str, elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        0 => line.to_owned(),
+        seconds => format!("{line} ({seconds} s)"),
+    }
 }
 
 /// Escapes `text` for display on one line, and cuts it.

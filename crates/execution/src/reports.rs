@@ -4,6 +4,8 @@
 //! provider ─▶ Reports ─▶ within: renews the time limit ─at most one per INTERVAL─▶ events, Lines ─▶ the client's stream
 //! ```
 //!
+//! A call that reports nothing is shown too, with the time that it has taken.
+//!
 //! A provider may report as often as it likes: only the latest report is kept. Reports renew a call's time limit, but
 //! not beyond [`MOST`] times the limit, so that a provider cannot keep a call forever.
 
@@ -24,6 +26,9 @@ use crate::progress;
 
 /// Minimum time between two reports that are shown.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time without a report after which a call is shown again: at first, and at most. It doubles each time.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
 /// How many times its time limit a call that reports its progress may take.
 pub(crate) const MOST: u32 = 10;
@@ -69,6 +74,15 @@ impl Report {
     }
 }
 
+/// A running call, as it is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress<'r> {
+    /// `None` if the call has reported nothing new.
+    pub(crate) report: Option<&'r Report>,
+    /// How long the call has taken.
+    pub(crate) elapsed: Duration,
+}
+
 /// Receives the reports of one call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reports(Arc<watch::Sender<Option<Report>>>);
@@ -95,17 +109,18 @@ pub(crate) enum Late {
 }
 
 /// Waits for a call: at most for `limit` after its beginning or its latest report, and until `deadline`. Calls `show`
-/// with reports, but not with all of them.
+/// with reports, but not with all of them, and when there were none for a while.
 pub(crate) async fn within<T>(
     running: impl Future<Output = T>,
     reports: &Reports,
     (limit, deadline): (Duration, Instant),
-    mut show: impl FnMut(&Report),
+    mut show: impl FnMut(Progress<'_>),
 ) -> Result<T, Late> {
     let after = |begin: Instant, limit| begin.checked_add(limit).unwrap_or(deadline);
     let begin = Instant::now();
     let last = after(begin, limit.saturating_mul(MOST));
     let (mut expiry, mut next) = (after(begin, limit), begin);
+    let (mut silence, mut again) = (SILENCE.0, begin + SILENCE.0);
     let mut reported = reports.0.subscribe();
     let mut is_new = false;
     pin!(running);
@@ -122,10 +137,15 @@ pub(crate) async fn within<T>(
             }
             () = sleep_until(next), if is_new => {
                 is_new = false;
-                next = Instant::now() + INTERVAL;
-                if let Some(report) = &*reported.borrow_and_update() {
-                    show(report);
-                }
+                let now = Instant::now();
+                (next, again) = (now + INTERVAL, now + silence);
+                let report = reported.borrow_and_update();
+                show(Progress { report: report.as_ref(), elapsed: begin.elapsed() });
+            }
+            () = sleep_until(again) => {
+                show(Progress { report: None, elapsed: begin.elapsed() });
+                silence = silence.saturating_mul(2).min(SILENCE.1);
+                again = Instant::now() + silence;
             }
             Ok(()) = reported.changed() => {
                 expiry = after(Instant::now(), limit).min(last);
@@ -246,9 +266,27 @@ mod tests {
         };
         let mut shown = Vec::new();
         let deadline = Instant::now() + 1000 * SECOND;
-        let show = |report: &Report| shown.push(report.done);
+        let show = |Progress { report, .. }: Progress<'_>| shown.extend(report.map(|report| report.done));
         within(running, &reports, (30 * SECOND, deadline), show).await.expect("an end");
         assert_eq!(shown, [0.0, 500_000.0, 999_999.0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_call_is_shown_again_after_longer_and_longer_times() {
+        let reports = Reports::default();
+        let running = async {
+            sleep(95 * SECOND).await;
+            reports.report(report(1.0, None, ""));
+            sleep(200 * SECOND).await;
+        };
+        let mut shown = Vec::new();
+        let show =
+            |Progress { report, elapsed }: Progress<'_>| shown.push((report.is_some(), elapsed.as_secs()));
+        let deadline = Instant::now() + 1000 * SECOND;
+        within(running, &reports, (500 * SECOND, deadline), show).await.expect("an end");
+        let expected =
+            [(10, false), (30, false), (70, false), (95, true), (155, false), (215, false), (275, false)];
+        assert_eq!(shown, expected.map(|(second, is_report)| (is_report, second)));
     }
 
     #[test]

@@ -299,7 +299,7 @@ impl HostedTurn {
     }
 
     pub(super) fn report(&self, line: String) {
-        if self.visibility() == Visibility::Reasoning {
+        if self.visibility() != Visibility::Off {
             self.lines.push(line);
         }
     }

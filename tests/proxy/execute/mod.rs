@@ -23,6 +23,7 @@ mod plans;
 mod preparing;
 mod replay;
 mod results;
+mod running;
 mod script;
 mod search;
 mod serper;

@@ -233,7 +233,7 @@ async fn waiting_for_a_person_renews_the_time_limit() {
     let attended = Attended::new(&interactive("plain")).await;
     let call = invocation("ask", json!({}));
     let mut lines = Vec::new();
-    let show = |report: &crate::reports::Report| lines.push(report.line("Ask", str::to_owned));
+    let show = |shown: crate::reports::Progress<'_>| lines.extend(shown.report.map(|report| report.line("Ask", str::to_owned)));
     let limits = (Duration::from_secs(2), Instant::now() + LONG);
     let running = within(attended.server.0.run(&call), &call.reports, limits, show);
     let answer = async {

@@ -12,7 +12,7 @@ async fn called(
     let call = invocation("steps", arguments);
     let mut lines = Vec::new();
     let limits = (limit, Instant::now() + LONG);
-    let show = |report: &crate::reports::Report| lines.push(report.line("Steps", str::to_owned));
+    let show = |shown: crate::reports::Progress<'_>| lines.extend(shown.report.map(|report| report.line("Steps", str::to_owned)));
     let ended = within(server.0.run(&call), &call.reports, limits, show).await;
     (ended, lines)
 }

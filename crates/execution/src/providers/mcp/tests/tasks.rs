@@ -61,7 +61,7 @@ async fn task_that_says_how_far_it_is_renews_the_time_limit() {
         let call = invocation("job", json!({"looks": 15, "says": true}));
         let limits = (Duration::from_millis(800), Instant::now() + LONG);
         let mut lines = Vec::new();
-        let show = |report: &crate::reports::Report| lines.push(report.line("Job", str::to_owned));
+        let show = |shown: crate::reports::Progress<'_>| lines.extend(shown.report.map(|report| report.line("Job", str::to_owned)));
         let ended = within(server.0.run(&call), &call.reports, limits, show).await;
         assert!(ended.expect("in time").is_ok());
         assert_eq!(lines.first().map(String::as_str), Some("Job: step 0"));
