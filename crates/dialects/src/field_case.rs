@@ -1,8 +1,9 @@
 //! Detects keys that some servers take for a known field even though the case differs.
 //!
 //! Servers written in Go ignore the case of keys, and use the last key that matches. A request with both
-//! `model` and `Model` is rejected, since toolwire would check one value and the server use the other. Every
-//! field that toolwire checks, limits or writes must be listed here.
+//! `model` and `Model` is rejected, since toolwire would check one value and the server use the other. The same holds
+//! for keys with a null character, at which some servers end them. Every field that toolwire checks, limits or writes
+//! must be listed here.
 
 use std::borrow::Cow;
 
@@ -166,10 +167,10 @@ const KNOWN: [&str; 154] = [
 
 /// The known field that a server may take `key` for, if `key` is spelled differently.
 pub(crate) fn respelled(key: &str) -> Option<&'static str> {
-    if !key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
+    if !key.bytes().any(|byte| byte.is_ascii_uppercase() || byte == 0 || !byte.is_ascii()) {
         return None;
     }
-    let folded: String = key.chars().map(folded).collect();
+    let folded: String = letters(key).collect();
     KNOWN.binary_search(&folded.as_str()).ok().and_then(|place| KNOWN.get(place)).copied()
 }
 
@@ -249,9 +250,15 @@ pub(crate) fn respelled_in_camel_case(key: &str) -> Option<&'static str> {
     if is_exact { None } else { CAMEL.iter().find(|known| is_like(key, known)).copied() }
 }
 
-/// Whether a server may take `key` for `name`, because they are equal or differ only in case.
+/// Whether a server may take `key` for `name`, because they are equal or differ only in case or in what follows a null
+/// character.
 pub fn is_like(key: &str, name: &str) -> bool {
-    key == name || key.chars().map(folded).eq(name.chars().map(folded))
+    key == name || letters(key).eq(letters(name))
+}
+
+/// The letters of a name in lower case. Some servers end names at a null character.
+fn letters(name: &str) -> impl Iterator<Item = char> {
+    name.chars().take_while(|letter| *letter != '\0').map(folded)
 }
 
 /// Converts a letter to lower case. Non-ASCII letters that are case variants of an ASCII letter are converted
@@ -293,6 +300,9 @@ mod tests {
             ("max_to\u{212a}ens", Some("max_tokens")),
             ("İnput", Some("input")),
             ("N", Some("n")),
+            ("model\0", Some("model")),
+            ("Model\0x", Some("model")),
+            ("\0model", None),
             ("model", None),
             ("Model2", None),
             ("topK", None),
@@ -302,7 +312,7 @@ mod tests {
         ] {
             assert_eq!(respelled(key), known, "{key}");
         }
-        assert!(is_like("mODEl", "model") && is_like("model", "model"));
+        assert!(is_like("mODEl", "model") && is_like("model", "model") && is_like("model\0", "model"));
         assert!(!is_like("models", "model") && !is_like("", "model"));
     }
 }

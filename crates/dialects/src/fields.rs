@@ -47,7 +47,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     /// The fields of `value`.
     ///
     /// # Errors
-    /// `value` is not an object, or a key differs only in case from that of a known field.
+    /// `value` is not an object, or servers could take a key for that of a known field.
     pub(crate) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
         if value.kind() != JsonKind::Object {
             return Err(wrong_type(path, "an object", value));
@@ -263,7 +263,7 @@ pub(crate) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
 }
 
 fn other_case(path: Path<'_>, known: &str) -> Failure {
-    wrong_value(path, format_args!("differs from `{known}` in case only; servers could take it for that"))
+    wrong_value(path, format_args!("is not `{known}`, but servers could take it for that"))
 }
 
 pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {

@@ -120,7 +120,7 @@ fn in_json(body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     parsed.map_err(|error| refused(format!("the request's body is not JSON: {error}")))?;
     multiplied?;
     if let Some(key) = respelled {
-        let why = "differs from `model` in case only; servers could take it for that";
+        let why = "is not `model`, but servers could take it for that";
         return Err(Failure::new(Kind::Request, format!("`{key}` {why}")).with_param(key));
     }
     let Some(value) = found else { return Ok(None) };
@@ -242,8 +242,9 @@ mod tests {
             (r#"{"model":"a","model":"b"}"#, "twice"),
             (r#"{"model":"a","mod\u0065l":"b"}"#, "twice"),
             (r#"{"model":null,"model":"b"}"#, "twice"),
-            (r#"{"model":"a","Model":"b"}"#, "`Model` differs"),
-            (r#"{"MODEL":"b"}"#, "`MODEL` differs"),
+            (r#"{"model":"a","Model":"b"}"#, "`Model` is not `model`"),
+            (r#"{"MODEL":"b"}"#, "`MODEL` is not `model`"),
+            (r#"{"model":"a","model\u0000":"b"}"#, "is not `model`"),
             (r#"{"model":7}"#, "not a model's name"),
             (r#"{"model":""}"#, "not a model's name"),
             (r#"{"model":"a"} {}"#, "not JSON"),
