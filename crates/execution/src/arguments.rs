@@ -29,6 +29,9 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
             ));
         }
     };
+    if let Some((key, name)) = respelled(&own, schema) {
+        return Err(invalid(&format!("`{key}` is not `{name}`, but programs could take it for that")));
+    }
     let completed = with_defaults(own.clone(), schema);
     if completed.len() > own.len()
         && arguments_fault(Some(schema), &Value::Object(completed.clone()).to_string()).is_none()
@@ -39,6 +42,18 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
         None => Ok(own),
         Some(fault) => Err(invalid(&fault)),
     }
+}
+
+/// An argument that the schema does not declare, but that programs could take for one that it does, and the name of
+/// that one. Its value would not be checked.
+fn respelled(arguments: &Map<String, Value>, schema: &str) -> Option<(String, String)> {
+    let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else { return None };
+    let Some(Value::Object(properties)) = schema.remove("properties") else { return None };
+    let mut others = arguments.keys().filter(|key| !properties.contains_key(*key));
+    others.find_map(|key| {
+        let name = properties.keys().find(|name| is_like(key, name))?;
+        Some((key.clone(), name.clone()))
+    })
 }
 
 /// Adds the schema's default for each missing argument.
@@ -58,15 +73,15 @@ fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String,
 /// the URL with its normal form, so that the tool gets exactly what was checked. Returns `None` if there is no URL.
 ///
 /// # Errors
-/// The value is not a URL whose host all programs agree on. Also if another argument's name differs only in case,
-/// because the tool may read that argument instead.
+/// The value is not a URL whose host all programs agree on. Also if the tool may take another argument for
+/// this one.
 pub(super) fn addressed(
     arguments: &mut Map<String, Value>,
     argument: &str,
 ) -> Result<Option<String>, ToolError> {
     let blocked = |message: String| Err(ToolError::new(ErrorCode::BlockedUrl, message));
     if let Some(other) = arguments.keys().find(|key| *key != argument && is_like(key, argument)) {
-        return blocked(format!("`{other}` differs from `{argument}` in case only."));
+        return blocked(format!("`{other}` is not `{argument}`, but programs could take it for that."));
     }
     let (url, host) = match arguments.get(argument) {
         None | Some(Value::Null) => return Ok(None),
@@ -129,6 +144,8 @@ mod tests {
         for (written, word) in [
             ("{}", "`query` is missing"),
             ("{\"query\":1}", "`query` must be of type string"),
+            ("{\"query\":\"x\",\"Count\":11}", "`Count` is not `count`"),
+            ("{\"query\":\"x\",\"query\\u0000\":1}", "is not `query`"),
             ("{\"query\":\"x\",\"count\":11}", "`count` must be at most 10"),
             ("[1]", "not a JSON object"),
             ("\"text\"", "not a JSON object"),
