@@ -25,7 +25,7 @@ use toolwire_pipeline::settings::Settings;
 #[derive(Debug, Clone, Settings)]
 pub struct Options {
     /// URLs of the servers that clients may name, each with all paths below it: `https://mcp.example/mcp`
-    #[setting(required)]
+    #[setting(required, file_only)]
     servers: Vec<String>,
     /// how long a call may take
     #[setting(default = Duration::from_secs(60))]
@@ -37,6 +37,7 @@ pub struct Options {
     #[setting(default = 4 << 20, size)]
     max_output: usize,
     /// also servers of this machine and its networks
+    #[setting(file_only)]
     allow_private: bool,
 }
 

@@ -51,6 +51,7 @@ pub struct Options {
     /// also read addresses that the model made up, not only those that the user, the instructions or a result named
     any_url: bool,
     /// also read pages of this machine and its networks, on every port
+    #[setting(file_only)]
     allow_private: bool,
 }
 
