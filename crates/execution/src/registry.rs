@@ -340,6 +340,12 @@ impl Registry {
                     continue;
                 }
             };
+            if let Some(owner) = self.owner_of(&name, provider_name) {
+                warn(format!(
+                    "provider {provider_name}: the tool `{name}` is left out, because its name belongs to provider {owner}"
+                ));
+                continue;
+            }
             let is_enabled = !disabled.contains(&name);
             let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
             let text =
@@ -357,6 +363,20 @@ impl Registry {
                 warn(text);
             }
         }
+    }
+
+    /// The other provider to which the name of a tool belongs, if there is one. A server, whose tools have names below
+    /// that of its provider, could otherwise choose a name by which it gets another provider's calls.
+    fn owner_of(&self, name: &str, provider_name: &str) -> Option<&str> {
+        let below = |provider: &str| name.strip_prefix(&*normalized(provider));
+        if !below(provider_name)?.starts_with("__") {
+            return None;
+        }
+        let mut others = self.providers.iter().map(|(other, _)| &**other);
+        others.find(|other| {
+            let is_own = |rest: &str| rest.is_empty() || rest.starts_with("__");
+            other.len() > provider_name.len() && below(other).is_some_and(is_own)
+        })
     }
 
     fn refresh_with(&self, state: &mut State) {

@@ -34,6 +34,30 @@ fn provider_that_yields_cannot_take_another_name_of_a_tool() {
 }
 
 #[test]
+fn server_cannot_choose_a_name_of_another_provider() {
+    run(async {
+        let of = |names: &[&str]| Scripted::new(names.iter().map(|name| spec(name)).collect(), []);
+        let mail = of(&["mail__send", "mail__box__read", "mail__box", "mail__boxes", "other"]);
+        let (send, mailbox) = (of(&["mail__send"]), of(&["mail__box__read", "web_search"]));
+        let providers = [("mail", &mail), ("mail__send", &send), ("mail__box", &mailbox)];
+        let execution = stage(ExecutionSettings::default(), &providers);
+        let snapshot = execution.registry().snapshot();
+        let owners: Vec<_> =
+            snapshot.tools().iter().map(|tool| (&*tool.name, &*tool.provider_name)).collect();
+        assert_eq!(
+            owners,
+            [
+                ("mail__boxes", "mail"),
+                ("other", "mail"),
+                ("mail__send", "mail__send"),
+                ("mail__box__read", "mail__box"),
+                ("web_search", "mail__box"),
+            ]
+        );
+    });
+}
+
+#[test]
 fn rules_may_have_another_name_of_a_tool_as_long_as_no_tool_has_it_as_its_own() {
     run(async {
         let deny = || ToolRules { permission: Some(crate::Permission::Deny), ..ToolRules::default() };
