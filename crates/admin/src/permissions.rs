@@ -24,7 +24,7 @@ pub(super) async fn list(execution: Option<&Execution>) -> Value {
 }
 
 fn rule(rule: &RememberedRule) -> Value {
-    let RememberedRule { id, tool, domain, granted, granted_at, last_used, use_count } = rule;
+    let RememberedRule { id, tool, domain, granted, granted_at, last_used, use_count, definition: _ } = rule;
     json!({
         "id": id, "tool": tool, "domain": domain, "scope": if domain.is_some() { "domain" } else { "global" },
         "granted": granted, "granted_at": granted_at, "last_used": last_used, "use_count": use_count,

@@ -101,7 +101,7 @@ impl Permissions {
             Permission::Deny => return Err(denied()),
             Permission::Ask => {}
         }
-        let remembered = self.remembered(asked).await;
+        let remembered = self.remembered(asked, shown.definition).await;
         match &remembered {
             Ok(Some(true)) => return Ok(()),
             Ok(Some(false)) => return Err(denied()),
@@ -226,7 +226,7 @@ impl Permissions {
         id: &str,
         answer: Answer,
     ) -> Result<Result<Settled, NotKept>, AnswerError> {
-        let (settled, tool, domain) = {
+        let (settled, tool, domain, definition) = {
             let mut state = self.state.lock();
             let Some(open) = state.open.get(id) else { return Err(state.unopened(id)) };
             if open.question.input.is_some() {
@@ -237,13 +237,21 @@ impl Permissions {
                 Scope::Domain => Some(open.question.context.domain.clone().ok_or(AnswerError::NoDomain)?),
             };
             let tool = open.question.tool.to_string();
+            let definition = open.question.definition.clone();
             let by = By::Person { remember: answer.remember, scope: answer.scope };
-            (state.settle(id, Given::verdict(answer.granted), by).ok_or(AnswerError::Unknown)?, tool, domain)
+            let settled = state.settle(id, Given::verdict(answer.granted), by).ok_or(AnswerError::Unknown)?;
+            (settled, tool, domain, definition)
         };
         self.publish([settled.clone()]);
         if answer.remember {
             let remember = |remembered: &mut RememberedRules| {
-                remembered.remember(tool.clone(), domain.clone(), answer.granted, unix_millis());
+                let definition = Some(definition.clone());
+                remembered.remember(
+                    (tool.clone(), domain.clone()),
+                    definition,
+                    answer.granted,
+                    unix_millis(),
+                );
             };
             if let Err(error) = self.change(remember).await {
                 return Ok(Err(error));
@@ -346,7 +354,8 @@ impl State {
         let permissions = open.values().filter(|open| open.question.input.is_none());
         let answered = permissions.filter_map(|open| {
             let asked = open.question.asked();
-            remembered.answer(&asked, now).map(|granted| (open.question.id.clone(), granted))
+            let answer = remembered.answer(&asked, &open.question.definition, now);
+            answer.map(|granted| (open.question.id.clone(), granted))
         });
         let answered: Vec<_> = answered.collect();
         answered

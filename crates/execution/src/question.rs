@@ -21,6 +21,8 @@ pub struct Question {
     pub(crate) label: String,
     /// With secrets redacted.
     pub(crate) params: Value,
+    /// The tool's [definition](crate::ToolSpec::definition) when the question was asked.
+    pub(crate) definition: String,
     /// What the tool needs to know. `None` if the question is whether the call may run.
     pub(crate) input: Option<Input>,
     pub(crate) context: QuestionContext,
@@ -49,12 +51,14 @@ pub(crate) struct Shown<'s> {
     pub(crate) label: &'s str,
     /// The arguments.
     pub(crate) params: &'s str,
+    /// The tool's [definition](crate::ToolSpec::definition).
+    pub(crate) definition: &'s str,
 }
 
 impl Question {
     pub(super) fn new(
         asked: &Asked<'_>,
-        Shown { label, params }: Shown<'_>,
+        Shown { label, params, definition }: Shown<'_>,
         subject: Option<&Subject>,
         expires: Instant,
     ) -> Self {
@@ -65,7 +69,8 @@ impl Question {
             domain: asked.domain.map(str::to_owned),
         };
         let params = serde_json::from_str(params).unwrap_or_else(|_| Value::String(params.to_owned()));
-        Self { params, context, ..Self::blank("perm", asked.tool, label, expires) }
+        let definition = definition.to_owned();
+        Self { params, definition, context, ..Self::blank("perm", asked.tool, label, expires) }
     }
 
     /// A question for `input`, which the tool or the server `tool` needs.
@@ -82,6 +87,7 @@ impl Question {
             tool: Arc::from(tool),
             label: label.to_owned(),
             params: Value::Null,
+            definition: String::new(),
             input: None,
             context: QuestionContext::default(),
             asked_at,

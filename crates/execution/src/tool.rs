@@ -2,10 +2,11 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
 use super::media::MediaFile;
-use toolwire_pipeline::wire::json::Raw;
+use toolwire_pipeline::wire::{hex, json::Raw};
 
 /// A tool as its provider offers it. `[[tools]]` can override parts of it.
 #[derive(Debug, Clone)]
@@ -41,6 +42,16 @@ impl ToolSpec {
     /// Whether the tool changes nothing, if its MCP server can be believed.
     pub(crate) fn is_read_only(&self) -> bool {
         self.annotations.get("readOnlyHint") == Some(&Value::Bool(true))
+    }
+
+    /// A digest of what models are told about the tool: its description and its arguments.
+    pub(crate) fn definition(&self) -> String {
+        let mut digest = Context::new(&SHA256);
+        for part in [&self.description, self.parameters.view().raw()] {
+            digest.update(&part.len().to_be_bytes());
+            digest.update(part.as_bytes());
+        }
+        hex::encode(digest.finish().as_ref())
     }
 }
 

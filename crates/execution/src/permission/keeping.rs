@@ -79,9 +79,13 @@ impl Keeping {
 
 impl Permissions {
     /// The answer that remembered rules give for a call.
-    pub(super) async fn remembered(&self, asked: &Asked<'_>) -> Result<Option<bool>, StoreError> {
+    pub(super) async fn remembered(
+        &self,
+        asked: &Asked<'_>,
+        definition: &str,
+    ) -> Result<Option<bool>, StoreError> {
         let _newest = self.newest().await?;
-        let answer = self.state.lock().remembered.answer(asked, unix_millis());
+        let answer = self.state.lock().remembered.answer(asked, definition, unix_millis());
         if answer.is_some() {
             self.changed.notify_one();
         }

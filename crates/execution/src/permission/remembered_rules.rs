@@ -24,6 +24,10 @@ pub struct RememberedRule {
     pub domain: Option<String>,
     /// Whether matching calls may run.
     pub granted: bool,
+    /// The tool's [definition](crate::ToolSpec::definition) when a person allowed it. Once the tool has another one,
+    /// the person is asked again. `None` allows any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
     /// Unix time in milliseconds.
     pub granted_at: u64,
     /// When the rule last answered a question, as Unix time in milliseconds.
@@ -99,14 +103,18 @@ impl RememberedRules {
         &self.rules
     }
 
-    /// The remembered answer for a call. A rule for the domain takes precedence over one for the tool.
-    pub(super) fn answer(&mut self, asked: &Asked<'_>, now: u64) -> Option<bool> {
+    /// The remembered answer for a call to a tool with this [definition](crate::ToolSpec::definition). A rule for the
+    /// domain takes precedence over one for the tool.
+    pub(super) fn answer(&mut self, asked: &Asked<'_>, definition: &str, now: u64) -> Option<bool> {
         if self.auto_approve {
             return Some(true);
         }
         let of_tool = self.rules.iter_mut().filter(|rule| rule.tool == asked.tool);
         let fitting = of_tool.filter(|rule| rule.domain.is_none() || rule.domain.as_deref() == asked.domain);
         let rule = fitting.max_by_key(|rule| rule.domain.is_some())?;
+        if rule.granted && rule.definition.as_ref().is_some_and(|allowed| allowed != definition) {
+            return None;
+        }
         rule.last_used = Some(now);
         rule.use_count = rule.use_count.saturating_add(1);
         let (count, last) = self.uses.entry(rule.id.clone()).or_default();
@@ -115,7 +123,13 @@ impl RememberedRules {
     }
 
     /// Saves an answer. Replaces an earlier one for the same tool and domain.
-    pub(super) fn remember(&mut self, tool: String, domain: Option<String>, granted: bool, now: u64) {
+    pub(super) fn remember(
+        &mut self,
+        (tool, domain): (String, Option<String>),
+        definition: Option<String>,
+        granted: bool,
+        now: u64,
+    ) {
         self.rules.retain(|rule| !(rule.tool == tool && rule.domain == domain));
         if self.rules.len() >= MAX_RULES {
             let used = |rule: &RememberedRule| rule.last_used.unwrap_or(rule.granted_at);
@@ -131,6 +145,7 @@ impl RememberedRules {
             tool,
             domain,
             granted,
+            definition: definition.filter(|_| granted),
             granted_at: now,
             last_used: None,
             use_count: 0,
@@ -140,7 +155,7 @@ impl RememberedRules {
     /// Saves that a tool may run for all domains.
     pub(super) fn allow_everywhere(&mut self, tool: &str, now: u64) {
         self.rules.retain(|rule| rule.tool != tool);
-        self.remember(tool.to_owned(), None, true, now);
+        self.remember((tool.to_owned(), None), None, true, now);
     }
 
     /// Removes a rule. Returns whether there was one.

@@ -18,6 +18,8 @@ const ASKED: Asked<'_> = Asked {
     domain: Some("example.com"),
 };
 
+const SHOWN: Shown<'_> = Shown { label: "Scrape", params: "{}", definition: "one" };
+
 fn settings() -> PermissionSettings {
     PermissionSettings { default: Permission::Ask, ..PermissionSettings::default() }
 }
@@ -38,7 +40,7 @@ fn ask(permissions: &Arc<Permissions>) -> tokio::task::JoinHandle<Result<(), Too
         let _live = permissions.audit.subscribe();
         let deadline = Instant::now() + std::time::Duration::from_secs(300);
         permissions
-            .check(&ASKED, Shown { label: "Scrape", params: "{\"url\":\"secret-word\"}" }, None, deadline)
+            .check(&ASKED, Shown { params: "{\"url\":\"secret-word\"}", ..SHOWN }, None, deadline)
             .await
     })
 }
@@ -120,9 +122,32 @@ fn unattended_setting_decides_while_nobody_reads_the_feed() {
         ] {
             let permissions = permissions(PermissionSettings { unattended, ..settings() }, None);
             let deadline = Instant::now() + std::time::Duration::from_secs(300);
-            let result =
-                permissions.check(&ASKED, Shown { label: "Scrape", params: "{}" }, None, deadline).await;
+            let result = permissions.check(&ASKED, SHOWN, None, deadline).await;
             assert_eq!(code(result), expected, "{unattended:?}");
+        }
+    });
+}
+
+/// A server could otherwise turn a tool that was allowed into another one.
+#[test]
+fn tool_that_has_changed_is_asked_about_again() {
+    run(async {
+        for (granted, scope) in [(true, Scope::Global), (true, Scope::Domain), (false, Scope::Global)] {
+            let permissions = permissions(settings(), None);
+            let asking = ask(&permissions);
+            let id = question(&permissions).await.id;
+            permissions.answer(&id, Answer { granted, remember: true, scope }).await.unwrap().unwrap();
+            assert_eq!(code(asking.await.unwrap()), (!granted).then_some(ErrorCode::PermissionDenied));
+            let deadline = Instant::now() + std::time::Duration::from_secs(300);
+            for (definition, is_known) in [("one", true), ("two", !granted), ("one", true)] {
+                let shown = Shown { definition, ..SHOWN };
+                let _live = permissions.audit.subscribe();
+                let checked = tokio::time::timeout(
+                    std::time::Duration::from_secs(1),
+                    permissions.check(&ASKED, shown, None, deadline),
+                );
+                assert_eq!(checked.await.is_ok(), is_known, "{granted} {scope:?} {definition}");
+            }
         }
     });
 }
@@ -301,7 +326,7 @@ fn instances(place: &Arc<Place>, unattended: Unattended) -> [Arc<Permissions>; 2
 
 async fn check(permissions: &Permissions) -> Result<(), ToolError> {
     let deadline = Instant::now() + Duration::from_secs(300);
-    permissions.check(&ASKED, Shown { label: "Scrape", params: "{}" }, None, deadline).await
+    permissions.check(&ASKED, SHOWN, None, deadline).await
 }
 
 #[test]
