@@ -38,7 +38,6 @@ mod hops;
 mod hostile_upstreams;
 mod hosts;
 mod http1;
-mod incidents;
 mod instances;
 mod instructions;
 mod interactions;

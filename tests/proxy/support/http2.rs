@@ -39,9 +39,7 @@ impl Http2 {
     }
 
     async fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-        self.send(&[&head, payload].concat()).await;
+        self.send(&frame(kind, flags, stream, payload)).await;
     }
 
     /// Sends the head of a request with additional `fields`. In `flags`, 4 ends the head and 1 ends the request.
@@ -53,17 +51,26 @@ impl Http2 {
         fields: &[(&str, &str)],
         flags: u8,
     ) {
-        let pseudo = [(":method", method), (":path", path), (":scheme", "http")];
-        let mut block = Vec::new();
-        for (name, value) in pseudo.iter().chain(fields) {
-            // Literal header fields without indexing (RFC 7541, section 6.2.2).
-            block.push(0);
-            for text in [name, value] {
-                block.push(u8::try_from(text.len()).unwrap());
-                block.extend_from_slice(text.as_bytes());
-            }
-        }
-        self.frame(HEADERS, flags, stream, &block).await;
+        self.frame(HEADERS, flags, stream, &head(method, path, fields)).await;
+    }
+
+    /// Sends a POST, and then a window that is larger than allowed, for which the server must reset the stream
+    /// (RFC 9113, section 6.9.1). Returns `false` if the connection is closed.
+    pub(crate) async fn post_to_be_reset(
+        &mut self,
+        stream: u32,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> bool {
+        // If nobody reads, the server cannot write that it resets a stream.
+        while self.stream.try_read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
+        let frames = [
+            frame(HEADERS, 4, stream, &head("POST", path, fields)),
+            frame(0, 1, stream, body),
+            frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes()),
+        ];
+        soon("to be read", self.stream.write_all(&frames.concat())).await.is_ok()
     }
 
     pub(crate) async fn data(&mut self, stream: u32, data: &[u8], flags: u8) {
@@ -93,6 +100,25 @@ impl Http2 {
         let _ = soon("the end of the connection", self.stream.read_to_end(&mut rest)).await;
         rest
     }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn head(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let pseudo = [(":method", method), (":path", path), (":scheme", "http")];
+    let mut block = Vec::new();
+    for (name, value) in pseudo.iter().chain(fields) {
+        // Literal header fields without indexing (RFC 7541, section 6.2.2).
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
 }
 
 /// Parses the status at the start of a head: an entry of the static table or a Huffman-coded literal
