@@ -172,6 +172,8 @@ impl<T: 'static> Attempts<T> {
 
     /// Another hop begins. The current target is asked first, and the hop has all attempts that the first one had.
     pub(super) fn next_hop(&mut self) {
+        // The last hop was complete, even if it had no content for the client, or none that was seen before its end.
+        self.shared.health.began(self.request());
         let now = Instant::now();
         (self.begun, self.plan.asked) = (now, now);
         (self.has_begun, self.rounds, self.pause) = (false, 0, self.shared.settings.backoff);

@@ -103,6 +103,21 @@ fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
     assert_eq!(shared.health.first(&["b", "a"], CLIENT, Instant::now()), Some("b"));
 }
 
+/// A hop that consists of calls to hosted tools has no content for the client.
+#[test]
+fn ejected_target_returns_with_a_hop_without_content() {
+    let (mut attempts, _) = attempts(&["a", "b"], 0, Settings { eject_after: 1000, ..Settings::default() });
+    let shared = Arc::clone(&attempts.shared);
+    let busy = down().with_retry_after("0");
+    shared.judge(Request { target: "a", client: CLIENT, asked: Instant::now() }, Some(&busy));
+    let asked = Instant::now();
+    assert_eq!(shared.health.first(&["a", "b"], CLIENT, asked), Some("a"));
+    attempts.plan.asked = asked;
+    attempts.next_hop();
+    assert!(attempts.next(&down(), || None).is_some());
+    assert_eq!(shared.health.first(&["a", "b"], CLIENT, Instant::now()), Some("a"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_too_long_for_a_model_is_asked_of_the_next_model_and_never_again_of_this_one() {
     let too_long = Failure::new(Kind::ContextLength, "too long");
