@@ -23,8 +23,9 @@ use toolwire_config::{
     Config, KeyFile, Loaded, Overrides,
     client_keys::{NAME_EXPECTED, is_name},
 };
-use toolwire_execution::{Asker, mcp_server::McpServer, oauth::Account};
+use toolwire_execution::{Asker, audit::unix_time, mcp_server::McpServer, oauth::Account};
 use toolwire_gateway::{Server, observe::untrusted_text::escaped};
+use toolwire_pipeline::wire::suggest::suggest;
 
 /// Options of `mcp`.
 #[derive(Debug, clap::Args)]
@@ -80,12 +81,28 @@ impl ConfigArgs {
         }
     }
 
+    /// Finds the account at the server `name` for a login, of the client key `key` if each has its own.
+    ///
+    /// # Errors
+    /// There is none, or no such key. The error is the exit status.
+    fn account_to_log_in(&self, name: &str, key: Option<&str>) -> Result<Arc<Account>, ExitCode> {
+        let config = self.load()?;
+        let account = Self::account(&config, name, key)?;
+        let valid = valid_keys(&config, unix_time());
+        if let Some(unknown) = key.filter(|key| !valid.contains(*key)) {
+            let mut known: Vec<_> = valid.iter().map(String::as_str).collect();
+            known.sort_unstable();
+            let next = suggest(unknown, &known, Some("toolwire keys list"));
+            return Err(refused(format_args!("there is no client key `{unknown}`"), Some(&next)));
+        }
+        Ok(account)
+    }
+
     /// Finds the account at the server `name`, of the client key `key` if each has its own.
     ///
     /// # Errors
     /// There is none. The error is the exit status.
-    fn account(&self, name: &str, key: Option<&str>) -> Result<Arc<Account>, ExitCode> {
-        let config = self.load()?;
+    fn account(config: &Config, name: &str, key: Option<&str>) -> Result<Arc<Account>, ExitCode> {
         let settings = config.execution.as_deref();
         let accounts = settings.map(|settings| settings.accounts(config.state_dir.as_deref()));
         let found =

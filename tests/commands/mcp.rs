@@ -117,7 +117,9 @@ fn configuration_without_hosted_tools_is_refused() {
 fn with_servers(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let servers = "[[providers]]\nname = \"far\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\n\
         [[providers]]\nname = \"own\"\nkind = \"mcp\"\ncommand = [\"true\"]\n\
-        [[providers]]\nname = \"keyed\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\napi_key = \"a-key-of-tests\"\n";
+        [[providers]]\nname = \"keyed\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\napi_key = \"a-key-of-tests\"\n\
+        [[providers]]\nname = \"each\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\noauth_login_per = \"key\"\n\
+        [[keys]]\nname = \"alice\"\nkey = \"a-key-of-alice-1\"\n";
     let file = folder.join("toolwire.toml");
     fs::write(&file, format!("state_dir = {:?}\n{MODEL}{TOOL}{servers}", folder.join("state"))).unwrap();
     let mut command = toolwire(&["mcp"]);
@@ -134,7 +136,7 @@ fn servers_are_listed_with_their_states() {
     assert_eq!(status, Some(0), "{said}");
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let states: Vec<_> = listed.as_array().unwrap().iter().map(|own| (&own["name"], &own["state"])).collect();
-    let expected = [("far", "unreachable"), ("own", "ok"), ("keyed", "ok")]
+    let expected = [("far", "unreachable"), ("own", "ok"), ("keyed", "ok"), ("each", "per key")]
         .map(|(name, state)| (json!(name), json!(state)));
     assert_eq!(states, expected.iter().map(|(name, state)| (name, state)).collect::<Vec<_>>());
 }
@@ -143,13 +145,18 @@ fn servers_are_listed_with_their_states() {
 fn login_needs_a_server_that_may_have_one() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected, words) in [
-        (["login", "far"], 1, "far: 127.0.0.1 cannot be reached"),
-        (["login", "own"], 2, "no MCP server `own` that may need a login"),
-        (["login", "keyed"], 2, "no MCP server `keyed` that may need a login"),
-        (["login", "echo"], 2, "no MCP server `echo` that may need a login"),
-        (["logout", "far"], 1, "there is no login at `far`"),
+        ("login far", 1, "far: 127.0.0.1 cannot be reached"),
+        ("login own", 2, "no MCP server `own` that may need a login"),
+        ("login keyed", 2, "no MCP server `keyed` that may need a login"),
+        ("login echo", 2, "no MCP server `echo` that may need a login"),
+        ("logout far", 1, "there is no login at `far`"),
+        ("login far --key alice", 2, "all clients use one login at `far`"),
+        ("login each", 2, "each client key has a login of its own at `each`"),
+        ("login each --key alice", 1, "each: 127.0.0.1 cannot be reached"),
+        ("login each --key alyce", 2, "no client key `alyce`"),
+        ("logout each --key alyce", 1, "there is no login at `each`"),
     ] {
-        let (status, stdout, said) = with_servers(folder.path(), &arguments);
+        let (status, stdout, said) = with_servers(folder.path(), &arguments.split(' ').collect::<Vec<_>>());
         assert_eq!((status, stdout.as_str()), (Some(expected), ""), "{arguments:?}: {said}");
         assert!(said.contains(words), "{said}");
     }

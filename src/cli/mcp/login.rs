@@ -67,7 +67,7 @@ pub(super) struct LogoutArgs {
 }
 
 pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
-    let account = match args.config.account(&args.name, args.key.as_deref()) {
+    let account = match args.config.account_to_log_in(&args.name, args.key.as_deref()) {
         Ok(account) => account,
         Err(status) => return status,
     };
@@ -79,7 +79,10 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
 }
 
 pub(super) fn log_out(args: &LogoutArgs) -> ExitCode {
-    let account = match args.config.account(&args.name, args.key.as_deref()) {
+    // The key may be gone by now.
+    let found =
+        args.config.load().and_then(|config| ConfigArgs::account(&config, &args.name, args.key.as_deref()));
+    let account = match found {
         Ok(account) => account,
         Err(status) => return status,
     };
