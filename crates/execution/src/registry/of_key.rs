@@ -29,6 +29,7 @@ impl Registry {
     }
 
     /// The provider `name` as the client key `key` uses it.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP clients ask for prompts"))]
     pub(crate) fn provider_of(&self, name: &str, key: Option<&str>) -> Option<Arc<dyn Provider>> {
         let (_, provider) = self.providers.iter().find(|(own, _)| **own == *name)?;
         Some(provider.of_key(key).unwrap_or_else(|| Arc::clone(provider)))
