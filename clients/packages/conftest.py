@@ -1,7 +1,9 @@
 """Builds the packages, and prints the suite's closing line."""
 
+import json
 import os
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,41 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("TOOLWIRE_BIN", REPOSITORY / "target/debug/toolwire")).resolve()
 
 
+def package(program, folder, **options):
+    """Runs deploy/package, which compresses little, since that takes most of the time."""
+    command = [REPOSITORY / "deploy/package", "--level", "1", "--out", folder, program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def with_list(program, crates, path):
+    """Writes the program with a list of crates, as cargo-auditable embeds it."""
+    listed = path.with_suffix(".list")
+    listed.write_bytes(zlib.compress(json.dumps({"packages": crates}).encode()))
+    command = ["objcopy", "--remove-section", ".dep-v0", "--add-section", f".dep-v0={listed}", program, path]
+    subprocess.run(command, check=True)
+    return path
+
+
 @pytest.fixture(scope="session")
-def packages(tmp_path_factory):
-    """Packages the program that the other suites use, and returns the folder of the files."""
+def bill():
+    """The bill of materials for this machine."""
+    target = f"{os.uname().machine}-unknown-linux-gnu"
+    return json.loads(subprocess.run([REPOSITORY / "deploy/sbom", target], check=True, capture_output=True).stdout)
+
+
+@pytest.fixture(scope="session")
+def program(bill, tmp_path_factory):
+    """The program that the other suites use, with a list of its crates."""
+    path = tmp_path_factory.mktemp("program") / "toolwire"
+    return with_list(BINARY, [{"name": each["name"], "version": each["version"]} for each in bill["components"]], path)
+
+
+@pytest.fixture(scope="session")
+def packages(program, tmp_path_factory):
+    """Packages the program, and returns the folder of the files."""
     folder = tmp_path_factory.mktemp("packages")
-    # Compress little, since that takes most of the time.
-    subprocess.run([REPOSITORY / "deploy/package", "--level", "1", "--out", folder, BINARY], check=True)
+    done = package(program, folder)
+    assert done.returncode == 0, done.stderr
     return folder
 
 
