@@ -1,13 +1,15 @@
-"""What is in the packages and whether they can be built again."""
+"""What is in the packages, whether they can be built again, and who signed them."""
 
 import json
 import os
 import shutil
+import subprocess
 import tarfile
 import tomllib
 import zipfile
 import zlib
 
+import pytest
 from conftest import BINARY, REPOSITORY, package, with_list
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -15,6 +17,7 @@ from license_expression import get_spdx_licensing
 from test_packages import VERSION, files_of, one, run
 
 BILL = "toolwire.cdx.json"
+SIGNER = "maintainers@toolwire.invalid"
 
 
 def crates(bill):
@@ -93,3 +96,63 @@ def test_packages_are_built_again_bit_for_bit(packages, program, place):
     assert files_of(place / "again") == names
     different = [name for name in names if (packages / name).read_bytes() != (place / "again" / name).read_bytes()]
     assert different == []
+
+
+def new_key(folder, name):
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / name)
+    return f'{SIGNER} namespaces="toolwire" {(folder / f"{name}.pub").read_text()}'
+
+
+def verified(file, signers, signature=None):
+    """Runs the command of docs/install.md."""
+    command = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", SIGNER, "-n", "toolwire", "-s", signature or f"{file}.sig"]
+    with file.open("rb") as content:
+        return subprocess.run(command, stdin=content, capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.fixture
+def signed(packages, place):
+    """A folder of signed packages, and the list of those who may sign."""
+    folder, signers = place / "signed", place / "allowed_signers"
+    folder.mkdir()
+    for name in files_of(packages):
+        os.link(packages / name, folder / name)
+    signers.write_text(new_key(place, "key"))
+    run(REPOSITORY / "deploy/sign", place / "key", folder)
+    return folder, signers
+
+
+def test_signatures(signed, packages, place):
+    folder, signers = signed
+    names = files_of(packages) | {"SHA256SUMS"}
+    assert files_of(folder) == names | {f"{name}.sig" for name in names}
+    assert len(names) >= 6
+    for name in names:
+        assert verified(folder / name, signers), name
+    run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=folder)
+    assert {line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()} == files_of(packages)
+
+
+def test_changed_byte_is_noticed(signed, place):
+    folder, signers = signed
+    for name in "SHA256SUMS", one(folder, "*.whl").name, one(folder, "*.cdx.json").name:
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        changed = place / name
+        changed.write_bytes(content)
+        assert not verified(changed, signers, folder / f"{name}.sig")
+        if name != "SHA256SUMS":
+            shutil.copy(folder / "SHA256SUMS", place)
+            checked = subprocess.run(["sha256sum", "--check", "--ignore-missing", "SHA256SUMS"], cwd=place, capture_output=True)
+            assert checked.returncode == 1
+            assert f"{name}: FAILED" in checked.stdout.decode()
+            changed.unlink()
+
+
+def test_signature_of_another_key_or_file_is_refused(signed, place):
+    folder, signers = signed
+    wheel, bill = one(folder, "*.whl"), one(folder, "*.cdx.json")
+    assert not verified(wheel, signers, f"{bill}.sig")
+    other = place / "other_signers"
+    other.write_text(new_key(place, "other"))
+    assert not verified(wheel, other)
