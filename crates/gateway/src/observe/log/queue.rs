@@ -18,6 +18,9 @@ const MAX_WAITING: usize = 1 << 20;
 /// Larger buffers are given back once their lines are written.
 const MAX_IDLE: usize = 64 << 10;
 
+/// How long lines are collected before they are written, so that a busy server writes many at once.
+const COLLECT: Duration = Duration::from_millis(20);
+
 /// How long the end of the program waits for lines to be written.
 const MAX_FLUSH: Duration = Duration::from_secs(1);
 
@@ -27,11 +30,15 @@ struct Waiting {
     /// The number of lines that were dropped since the last lines were taken.
     dropped: u64,
     is_writing: bool,
+    /// Whether the thread must be told of the next line.
+    is_idle: bool,
+    is_ending: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
+    /// The first line for an idle thread was added, or the program ends.
     added: Condvar,
     written: Condvar,
 }
@@ -69,8 +76,12 @@ impl Queue {
         waiting.is_writing = false;
         self.0.written.notify_all();
         while waiting.lines.is_empty() {
+            waiting.is_idle = true;
             self.0.added.wait(&mut waiting);
         }
+        waiting.is_idle = false;
+        let may_collect = |waiting: &mut Waiting| !waiting.is_ending;
+        self.0.added.wait_while_for(&mut waiting, may_collect, COLLECT);
         waiting.is_writing = true;
         mem::swap(lines, &mut waiting.lines);
         mem::take(&mut waiting.dropped)
@@ -79,6 +90,8 @@ impl Queue {
     /// Waits until all lines are written, but not for long.
     fn flush_all(&self) {
         let mut waiting = self.0.waiting.lock();
+        waiting.is_ending = true;
+        self.0.added.notify_one();
         let is_busy = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
         self.0.written.wait_while_for(&mut waiting, is_busy, MAX_FLUSH);
     }
@@ -91,7 +104,9 @@ impl Write for Queue {
             waiting.dropped += 1;
         } else {
             waiting.lines.extend_from_slice(line);
-            self.0.added.notify_one();
+            if waiting.is_idle {
+                self.0.added.notify_one();
+            }
         }
         Ok(line.len())
     }
