@@ -29,10 +29,11 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
             ));
         }
     };
-    if let Some((key, name)) = respelled(&own, schema) {
+    let properties = properties(schema);
+    if let Some((key, name)) = respelled(&own, &properties) {
         return Err(invalid(&format!("`{key}` is not `{name}`, but programs could take it for that")));
     }
-    let completed = with_defaults(own.clone(), schema);
+    let completed = with_defaults(own.clone(), properties);
     if completed.len() > own.len()
         && arguments_fault(Some(schema), &Value::Object(completed.clone()).to_string()).is_none()
     {
@@ -44,11 +45,20 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
     }
 }
 
-/// An argument that the schema does not declare, but that programs could take for one that it does, and the name of
-/// that one. Its value would not be checked.
-fn respelled(arguments: &Map<String, Value>, schema: &str) -> Option<(String, String)> {
-    let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else { return None };
-    let Some(Value::Object(properties)) = schema.remove("properties") else { return None };
+/// The arguments that the schema declares.
+fn properties(schema: &str) -> Map<String, Value> {
+    match serde_json::from_str(schema)
+        .ok()
+        .and_then(|mut schema: Map<String, Value>| schema.remove("properties"))
+    {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    }
+}
+
+/// An argument that is not one of `properties`, but that programs could take for one, and the name of that one. Its
+/// value would not be checked.
+fn respelled(arguments: &Map<String, Value>, properties: &Map<String, Value>) -> Option<(String, String)> {
     let mut others = arguments.keys().filter(|key| !properties.contains_key(*key));
     others.find_map(|key| {
         let name = properties.keys().find(|name| is_like(key, name))?;
@@ -56,10 +66,8 @@ fn respelled(arguments: &Map<String, Value>, schema: &str) -> Option<(String, St
     })
 }
 
-/// Adds the schema's default for each missing argument.
-fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String, Value> {
-    let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else { return arguments };
-    let Some(Value::Object(properties)) = schema.remove("properties") else { return arguments };
+/// Adds the default for each missing argument.
+fn with_defaults(mut arguments: Map<String, Value>, properties: Map<String, Value>) -> Map<String, Value> {
     for (name, property) in properties {
         let Value::Object(mut property) = property else { continue };
         if let (Some(default), false) = (property.remove("default"), arguments.contains_key(&name)) {

@@ -301,7 +301,7 @@ mod tests {
         let call = || CallRecord::new("call_1", "web_search", "{}", None);
         let asked =
             Asked { key: None, client: None, model: "m", tool: "web_search", aliases: &[], domain: None };
-        let shown = Shown { label: "Web Search", params: "{}", definition: "" };
+        let shown = Shown { label: "Web Search", params: "{}", definition: &String::new };
         let question = || Question::new(&asked, shown, None, tokio::time::Instant::now());
         let text = String::new;
         Some(match event {

@@ -166,8 +166,8 @@ impl HostedCall {
         }
         let asked = self.turn.asker.asked(&self.hosted, self.domain.as_deref());
         let params = Value::Object(self.arguments.clone()).to_string();
-        let definition = self.hosted.spec.definition();
-        let shown = Shown { label: &self.hosted.spec.label, params: &params, definition: &definition };
+        let spec = &self.hosted.spec;
+        let shown = Shown { label: &spec.label, params: &params, definition: &|| spec.definition() };
         let permissions = self.turn.execution.permissions();
         permissions.check(&asked, shown, Some(&self.subject), self.turn.deadline).await
     }

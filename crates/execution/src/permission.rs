@@ -101,7 +101,7 @@ impl Permissions {
             Permission::Deny => return Err(denied()),
             Permission::Ask => {}
         }
-        let remembered = self.remembered(asked, shown.definition).await;
+        let remembered = self.remembered(asked, &(shown.definition)()).await;
         match &remembered {
             Ok(Some(true)) => return Ok(()),
             Ok(Some(false)) => return Err(denied()),

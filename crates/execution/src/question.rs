@@ -45,14 +45,14 @@ pub(crate) struct QuestionContext {
 }
 
 /// The parts of a call that a person sees.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Shown<'s> {
     /// The tool's name as shown to people.
     pub(crate) label: &'s str,
     /// The arguments.
     pub(crate) params: &'s str,
-    /// The tool's [definition](crate::ToolSpec::definition).
-    pub(crate) definition: &'s str,
+    /// Returns the tool's [definition](crate::ToolSpec::definition), which is needed only if people are asked.
+    pub(crate) definition: &'s (dyn Fn() -> String + Sync),
 }
 
 impl Question {
@@ -69,7 +69,7 @@ impl Question {
             domain: asked.domain.map(str::to_owned),
         };
         let params = serde_json::from_str(params).unwrap_or_else(|_| Value::String(params.to_owned()));
-        let definition = definition.to_owned();
+        let definition = definition();
         Self { params, definition, context, ..Self::blank("perm", asked.tool, label, expires) }
     }
 

@@ -18,7 +18,7 @@ const ASKED: Asked<'_> = Asked {
     domain: Some("example.com"),
 };
 
-const SHOWN: Shown<'_> = Shown { label: "Scrape", params: "{}", definition: "one" };
+const SHOWN: Shown<'_> = Shown { label: "Scrape", params: "{}", definition: &|| "one".to_owned() };
 
 fn settings() -> PermissionSettings {
     PermissionSettings { default: Permission::Ask, ..PermissionSettings::default() }
@@ -140,7 +140,8 @@ fn tool_that_has_changed_is_asked_about_again() {
             assert_eq!(code(asking.await.unwrap()), (!granted).then_some(ErrorCode::PermissionDenied));
             let deadline = Instant::now() + std::time::Duration::from_secs(300);
             for (definition, is_known) in [("one", true), ("two", !granted), ("one", true)] {
-                let shown = Shown { definition, ..SHOWN };
+                let defined = || definition.to_owned();
+                let shown = Shown { definition: &defined, ..SHOWN };
                 let _live = permissions.audit.subscribe();
                 let checked = tokio::time::timeout(
                     std::time::Duration::from_secs(1),
