@@ -160,7 +160,8 @@ http {{
   server {{
     listen 127.0.0.1:{port}{tls} backlog=4096; {identity}
     location / {{
-      proxy_pass {'https' if mode.upstream else 'http'}://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+      proxy_pass {'https' if mode.upstream else 'http'}://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
+      proxy_buffering off;
       proxy_read_timeout 600s;
     }}
   }}
