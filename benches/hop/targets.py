@@ -252,6 +252,19 @@ def packaged(name, command, program, *more):
     return [Target(name, command, version=version), *(Target(one, command, WITH_TOOLS) for one in more)]
 
 
+def where_allowed(name):
+    """A relay whose interface some kernels and sandboxes do not have."""
+    try:
+        probed = subprocess.run([RELAYS / name, "--probe"], capture_output=True, text=True)
+        why = probed.stderr.strip().removeprefix(f"{name}: ") if probed.returncode else None
+    except OSError as error:
+        why = str(error)
+    if why is not None:
+        print(f"{name} is not available here: {why}", file=sys.stderr)
+        return []
+    return [Target(name, relay(name))]
+
+
 def known():
     """All targets except the gateways from package registries."""
     also = (one.partition("=") for one in ARGS.also)
@@ -263,6 +276,8 @@ def known():
         Target("relay-bare-tools", relay("relay-bare"), WITH_TOOLS),
         Target("relay-json", relay("relay-json")),
         Target("relay-checked", relay("relay-checked")),
+        Target("relay-epoll", relay("relay-epoll")),
+        *where_allowed("relay-uring"),
         *packaged("nginx", nginx, ARGS.nginx, "nginx-tools"),
         *packaged("haproxy", haproxy, ARGS.haproxy),
         *toolwire("toolwire", ARGS.toolwire),

@@ -1,6 +1,8 @@
 //! A minimal relay: a hyper server and a hyper client with keep-alive connections, on one thread. The caller
 //! decides how to transform the bodies of responses.
 
+pub mod sockets;
+
 use std::{convert::Infallible, env, net::SocketAddr};
 
 use http_body_util::{BodyExt, Either, Empty, Full};
@@ -110,7 +112,8 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(4096)
 }
 
-fn option(name: &str) -> Result<SocketAddr, String> {
+/// Returns the address that follows `name` on the command line.
+pub fn option(name: &str) -> Result<SocketAddr, String> {
     let value = env::args().skip_while(|argument| argument != name).nth(1);
     value.and_then(|value| value.parse().ok()).ok_or_else(|| format!("{name} ADDR is missing"))
 }
