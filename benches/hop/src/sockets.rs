@@ -7,6 +7,23 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 /// The most bytes that wait for a slow reader before its sender is no longer read. What one read returns comes on top.
 pub const BACKLOG: usize = 64 << 10;
 
+/// The state of a client's connection and that to the upstream.
+#[derive(Clone, Copy, PartialEq)]
+pub enum State {
+    Connecting,
+    Open,
+    Broken,
+}
+
+/// Whether the end of what a side sends has been read, and passed on.
+#[derive(Default, Clone, Copy, PartialEq)]
+pub enum End {
+    #[default]
+    Open,
+    Seen,
+    Forwarded,
+}
+
 pub fn listener(address: SocketAddr, flags: SocketFlags) -> io::Result<OwnedFd> {
     let socket = stream(flags)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -18,7 +18,10 @@ use rustix::{
     io::Errno,
     net::{self, RecvFlags, SendFlags, Shutdown, SocketFlags, sockopt},
 };
-use toolwire_hop::{option, sockets};
+use toolwire_hop::{
+    option,
+    sockets::{self, End, State},
+};
 
 const CLIENT: usize = 0;
 const UPSTREAM: usize = 1;
@@ -40,7 +43,7 @@ struct Relay {
     free: Vec<usize>,
     /// Pairs that have ended in this turn. Events of this turn may still name them.
     ended: Vec<usize>,
-    /// What must be read again although no event will say so.
+    /// Sockets that must be read again although no event will come.
     again: Vec<(usize, usize)>,
     buffer: Vec<u8>,
 }
@@ -53,29 +56,14 @@ struct Pair {
     state: State,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Connecting,
-    Open,
-    Broken,
-}
-
 /// One direction.
 #[derive(Default)]
 struct Way {
-    /// What the reader's socket had no room for.
+    /// Bytes that the reader's socket has not accepted yet.
     backlog: Vec<u8>,
     end: End,
-    /// Whether the sender has closed its side, so that a short read does not mean that there is no more.
+    /// Whether the sender has closed its side. Then more bytes may follow a short read.
     closed: bool,
-}
-
-#[derive(Default, Clone, Copy, PartialEq)]
-enum End {
-    #[default]
-    Open,
-    Seen,
-    Forwarded,
 }
 
 impl Relay {

@@ -8,7 +8,10 @@ mod ring;
 use std::{env, error::Error, io, mem, net::SocketAddr, os::fd::OwnedFd, process::ExitCode};
 
 use rustix::net::{self, Shutdown, SocketFlags, sockopt};
-use toolwire_hop::{option, sockets};
+use toolwire_hop::{
+    option,
+    sockets::{self, End, State},
+};
 
 use ring::{Completion, Filled, Kind, Ring, WayId};
 
@@ -73,22 +76,15 @@ struct Pair {
     state: State,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Connecting,
-    Open,
-    Broken,
-}
-
 /// One direction.
 #[derive(Default)]
 struct Way {
     receiving: Receiving,
-    /// What has been received in this turn.
+    /// Buffers that were filled in this turn.
     received: Vec<Filled>,
-    /// Whether a send waits for room.
+    /// Whether a send waits for space in the socket.
     waits: bool,
-    /// What is sent after that.
+    /// Bytes that are sent after it.
     backlog: Vec<u8>,
     end: End,
 }
@@ -99,14 +95,6 @@ enum Receiving {
     Off,
     On,
     Cancelled,
-}
-
-#[derive(Default, Clone, Copy, PartialEq)]
-enum End {
-    #[default]
-    Open,
-    Seen,
-    Forwarded,
 }
 
 impl Relay {

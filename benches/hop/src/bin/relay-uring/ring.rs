@@ -34,7 +34,7 @@ pub struct WayId {
     pub side: usize,
 }
 
-/// What has completed.
+/// A completed submission.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     Accept,
@@ -76,11 +76,11 @@ pub struct Ring {
 pub struct Completion {
     pub kind: Kind,
     pub way: WayId,
-    /// What the system call would return, or the error's number, negative.
+    /// The system call's result, or the negated number of its error.
     pub result: i32,
     /// Whether more completions of this submission will follow.
     pub more: bool,
-    /// What has been received.
+    /// The received bytes.
     pub filled: Option<Filled>,
     /// What has been accepted.
     pub accepted: Option<OwnedFd>,
