@@ -105,7 +105,13 @@ class Answer:
     def wait(self, seconds):
         """Waits. Raises `Gone` if the reader disconnects in the meantime."""
         readable, _, _ = select.select([self.connection], [], [], seconds)
-        if readable and not self.connection.recv(1, socket.MSG_PEEK):
+        if not readable:
+            return
+        try:
+            arrived = self.connection.recv(1, socket.MSG_PEEK)
+        except ConnectionError as error:
+            raise Gone from error
+        if not arrived:
             raise Gone
 
     def wait_for_go(self):
