@@ -135,8 +135,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
         tolerate_truncation: settings.tolerate_truncation,
         client: args.to.dialect(),
     });
-    let mut pipeline = replay::pipeline(reader, args.to, &settings, KnownFormats::built_in(), &conversation)
-        .redacting(Arc::new(Redactor::new([])));
+    let mut pipeline = replay::pipeline(reader, args.to, &settings, KnownFormats::built_in(), &conversation);
+    pipeline.redact_with(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();

@@ -98,7 +98,7 @@ pub(super) fn pipeline(
     dialect: ClientDialect,
     conversation: &Conversation,
     answering: &Answering,
-) -> Pipeline {
+) -> Box<Pipeline> {
     let settings = &model.settings;
     let rules = Rules {
         detect: Detect::Off,
@@ -107,7 +107,8 @@ pub(super) fn pipeline(
         ..Rules::default()
     };
     let writer = dialect.side().writer(answering);
-    Pipeline::new(conversation, &rules, &model.formats, reader(&rules, dialect), writer, answering)
+    let reader = reader(&rules, dialect);
+    Box::new(Pipeline::new(conversation, &rules, &model.formats, reader, writer, answering))
 }
 
 /// Creates the reader for the response of [`Command::open`]. Its rules name a client of another dialect, so that no

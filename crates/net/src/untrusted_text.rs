@@ -94,6 +94,11 @@ struct Cleaner {
 
 impl Write for Cleaner {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if is_plain && self.missing == 0 && self.text.len() + text.len() <= MAX_VALUE {
+            self.text.push_str(text);
+            return Ok(());
+        }
         for char in text.chars() {
             let kept = self.text.len();
             if self.missing == 0 {

@@ -35,15 +35,17 @@ const BEFORE: [char; 6] = ['/', '.', ':', '@', '~', '|'];
 pub(super) struct Name {
     /// In lower case. Empty if no server could have a model with this name: clients may invent names.
     text: String,
-    /// The places at which a family's name may begin. There are many more facts than such places.
-    starts: Vec<usize>,
+    /// The places at which a family's name may begin, with the byte there. There are many more facts than such places,
+    /// and few begin with that byte.
+    starts: Vec<(usize, Option<u8>)>,
 }
 
 impl Name {
     pub(super) fn new(name: &str) -> Self {
         let text = if name.len() <= MAX_NAME { name.to_ascii_lowercase() } else { String::new() };
         let later = text.match_indices(BEFORE).map(|(at, before)| at + before.len());
-        Self { starts: once(0).chain(later).collect(), text }
+        let starts = once(0).chain(later).map(|at| (at, text.as_bytes().get(at).copied())).collect();
+        Self { starts, text }
     }
 }
 
@@ -91,7 +93,10 @@ impl Models {
         };
         let is_of_family = match self.is_anywhere {
             true => (0..=name.text.len()).any(is_at),
-            false => name.starts.iter().copied().any(is_at),
+            false => {
+                let first = self.family.as_bytes().first().copied();
+                name.starts.iter().any(|&(at, byte)| byte == first && is_at(at))
+            }
         };
         let has = |word: &&str| name.text.contains(*word);
         // Names of models that imitate others contain the others' names.

@@ -38,7 +38,8 @@ pub type Writer = ResponseWriter<Stream, Whole>;
 /// Writes a response as a stream of events.
 #[derive(Debug)]
 pub struct Stream {
-    assembly: Assembly,
+    /// Boxed, since it takes more memory than all of another dialect's writer.
+    assembly: Box<Assembly>,
     sequence: u64,
     /// Pending output. `None` if everything is written at once.
     pending: Option<Pending>,
@@ -50,7 +51,7 @@ impl StreamForm for Stream {
     const ONE_BLOCK_AT_A_TIME: bool = true;
 
     fn new(answering: &Answering) -> Self {
-        Self { assembly: Assembly::new(answering), sequence: 0, pending: None, response: None }
+        Self { assembly: Box::new(Assembly::new(answering)), sequence: 0, pending: None, response: None }
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
@@ -104,14 +105,14 @@ impl StreamForm for Stream {
 /// Assembles a response as a single object.
 #[derive(Debug)]
 pub struct Whole {
-    assembly: Assembly,
+    assembly: Box<Assembly>,
     /// The complete response, set at the end if it should be stored.
     response: Option<Rope>,
 }
 
 impl WholeForm for Whole {
     fn new(answering: &Answering) -> Self {
-        Self { assembly: Assembly::new(answering), response: None }
+        Self { assembly: Box::new(Assembly::new(answering)), response: None }
     }
 
     fn event(&mut self, event: &Event<'_>) {

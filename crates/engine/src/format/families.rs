@@ -3,6 +3,8 @@
 //!
 //! A family is a name and a range of versions, so that its next model is known when it is released.
 
+use std::mem;
+
 use crate::conversation::{Conversation, Thinking, ThinkingSwitch};
 use ThinkingSwitch::{AnyEffort, Text};
 
@@ -98,18 +100,26 @@ pub fn prompt_opens_reasoning(name: &str, conversation: &Conversation) -> (Optio
 
 fn of_name(name: &str) -> Option<&'static Family> {
     let plain = name.rsplit_once('/').map_or(name, |(_, plain)| plain).to_ascii_lowercase();
-    FAMILIES.iter().find(|family| family.fits(&plain))
+    let mut before = b'-';
+    // A family's name begins with a letter, and is a part of a name that no letter precedes.
+    let starts: Vec<(usize, u8)> = plain
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| {
+            byte.is_ascii_alphabetic() & !mem::replace(&mut before, *byte).is_ascii_alphabetic()
+        })
+        .collect();
+    FAMILIES.iter().find(|family| family.fits(&plain, &starts))
 }
 
 impl Family {
-    /// Whether `name`, which is in lower case and has no vendor, belongs to the family.
-    fn fits(&self, name: &str) -> bool {
-        let Some(first) = self.name.chars().next() else { return false };
-        let mut starts = name.match_indices(first).map(|(at, _)| at);
-        starts.any(|at| {
-            let is_word =
-                name.get(..at).is_some_and(|before| !before.ends_with(|c: char| c.is_ascii_alphabetic()));
-            let rest = name.get(at..).filter(|_| is_word).and_then(|rest| without_word(rest, self.name));
+    /// Whether `name`, which is in lower case and has no vendor, belongs to the family. `starts` has the places at which
+    /// its words begin, with the letter there.
+    fn fits(&self, name: &str, starts: &[(usize, u8)]) -> bool {
+        let first = self.name.as_bytes().first().copied();
+        let mut starts = starts.iter().filter(|(_, letter)| Some(*letter) == first);
+        starts.any(|&(at, _)| {
+            let rest = name.get(at..).and_then(|rest| without_word(rest, self.name));
             rest.is_some_and(|rest| self.fits_version(rest) && self.fits_words(rest))
         })
     }

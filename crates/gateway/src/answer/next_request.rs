@@ -133,7 +133,7 @@ impl ExchangeState {
         let earlier = mem::replace(&mut self.asked, asked);
         let size = self.asked.size.max(earlier.size);
         (self.asked.size, self.asked.left_out) = (size, earlier.left_out);
-        self.asked.pipeline.continues(earlier.pipeline);
+        self.asked.pipeline.continues(*earlier.pipeline);
         self.asked.pipeline.may_begin_again();
         if large::is_large(size) {
             large::discard(earlier.hops);

@@ -45,7 +45,7 @@ pub(crate) struct ModelObservers {
     pub(crate) later_attempt: Option<Attempt>,
     pub(crate) watches: Vec<Box<dyn Watch>>,
     /// Publishes events of the exchange, if there may be subscribers.
-    pub(crate) report: Option<ExchangeReport>,
+    pub(crate) report: Option<Box<ExchangeReport>>,
     /// Learns from the response what the model supports, if requests depend on it.
     pub(crate) learner: Option<Observer>,
     /// Reads the complete response, if calls may have been missed.

@@ -50,7 +50,8 @@ pub(crate) struct AskedModel {
     pub(crate) claimant: Claimant,
     /// The members of the client's request that the first request to the upstream lacks, or has otherwise.
     pub(crate) left_out: Vec<String>,
-    pub(crate) pipeline: Pipeline,
+    /// Boxed, so that the futures which create and pass it on stay small.
+    pub(crate) pipeline: Box<Pipeline>,
 }
 
 impl AskedModel {
@@ -73,7 +74,7 @@ pub(crate) type Preparing = Pin<Box<dyn Future<Output = Result<StartedExchange, 
 impl StartedExchange {
     /// Creates the exchange of a request that must be prepared before it can be sent. Until then, `pipeline` writes
     /// keep-alives or the error.
-    pub(crate) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Pipeline) -> Self {
+    pub(crate) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Box<Pipeline>) -> Self {
         let stage = Stage::Preparing(preparing);
         let (claimant, left_out) = (Claimant::Own, Vec::new());
         let asked = AskedModel { client, stage, hops: None, size: 0, claimant, left_out, pipeline };

@@ -118,14 +118,9 @@ async fn answer_to(
     let conversation = side.decode(REQUEST).unwrap();
     let answering = Answering::new(&conversation, Stamp { seed: 1, created: 1 });
     let rules = Rules { misroute: Misroute::Bounce, ..Rules::default() };
-    let pipeline = Pipeline::new(
-        &conversation,
-        &rules,
-        KnownFormats::built_in(),
-        reader(),
-        side.writer(&answering),
-        &answering,
-    );
+    let writer = side.writer(&answering);
+    let pipeline =
+        Pipeline::new(&conversation, &rules, KnownFormats::built_in(), reader(), writer, &answering);
     let (decide, decided) = oneshot::channel();
     let asked = AskedModel {
         client: Arc::clone(client),
@@ -134,7 +129,7 @@ async fn answer_to(
         size,
         claimant: Claimant::Own,
         left_out: Vec::new(),
-        pipeline,
+        pipeline: Box::new(pipeline),
     };
     let observers = ModelObservers { attempt: Some(Attempt::untraced(true)), ..ModelObservers::none() };
     let parts = Parts {

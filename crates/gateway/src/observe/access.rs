@@ -84,7 +84,7 @@ pub struct Access {
     first_byte: Option<Duration>,
     first_content: Option<Duration>,
     bytes_out: u64,
-    tally: Option<Tally>,
+    tally: Option<Box<Tally>>,
     /// Input and output tokens charged to the client.
     spent: (u64, u64),
     outcome: Outcome,
@@ -368,7 +368,7 @@ impl Access {
     }
 
     pub(crate) fn counted(&mut self, tally: Tally) {
-        self.tally = Some(tally);
+        self.tally = Some(Box::new(tally));
     }
 
     fn count(&self) {
@@ -421,7 +421,7 @@ impl Access {
         if !self.asks_model {
             return;
         }
-        let tally = self.tally.as_ref();
+        let tally = self.tally.as_deref();
         let (input_tokens, output_tokens) = self.tokens();
         let target = self.target.as_ref();
         let is_cancelled = self.outcome == Outcome::Cancelled;
@@ -445,13 +445,13 @@ impl Access {
 
     /// Returns the input and output tokens as counted by the upstream, or else as charged to the client.
     fn tokens(&self) -> (u64, u64) {
-        let tally = self.tally.as_ref();
+        let tally = self.tally.as_deref();
         let input = tally.and_then(|tally| tally.input_tokens).unwrap_or(self.spent.0);
         (input, tally.and_then(|tally| tally.output_tokens).unwrap_or(self.spent.1))
     }
 
     fn write_line(&self) {
-        let tally = self.tally.as_ref();
+        let tally = self.tally.as_deref();
         let (input_tokens, output_tokens) = self.tokens();
         let known = |tokens: u64| (tokens > 0).then_some(tokens);
         tracing::info!(

@@ -7,7 +7,7 @@ mod queue;
 use std::{
     error::Error,
     fmt::{self, Debug},
-    io,
+    io, mem,
 };
 
 use serde_json::{Map, Value};
@@ -121,9 +121,43 @@ struct CleanFields;
 
 impl<'w> FormatFields<'w> for CleanFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut visitor = Clean(DefaultVisitor::new(writer, true));
-        fields.record(&mut visitor);
-        visitor.0.finish()
+        if writer.has_ansi_escapes() {
+            let mut visitor = Clean(DefaultVisitor::new(writer, true));
+            fields.record(&mut visitor);
+            visitor.0.finish()
+        } else {
+            let mut visitor = Clean(Plain { writer, is_empty: true, result: Ok(()) });
+            fields.record(&mut visitor);
+            visitor.0.result
+        }
+    }
+}
+
+/// Writes what [`DefaultVisitor`] writes without colours, with a third of its work: the log line of a request has twenty
+/// fields.
+struct Plain<'w> {
+    writer: Writer<'w>,
+    is_empty: bool,
+    result: fmt::Result,
+}
+
+impl Plain<'_> {
+    fn write(&mut self, field: &Field, value: &dyn Debug) -> fmt::Result {
+        if !mem::take(&mut self.is_empty) {
+            self.writer.write_char(' ')?;
+        }
+        let name = field.name();
+        if name != "message" {
+            self.writer.write_str(name.strip_prefix("r#").unwrap_or(name))?;
+            self.writer.write_char('=')?;
+        }
+        write!(self.writer, "{value:?}")
+    }
+}
+
+impl Visit for Plain<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.result = self.result.and_then(|()| self.write(field, value));
     }
 }
 
@@ -137,6 +171,23 @@ impl<V: Visit> Visit for Clean<V> {
         }
         // The library quotes the string and escapes unprintable characters. Truncating first preserves both quotes.
         self.0.record_str(field, &clip(text, MAX_VALUE));
+    }
+
+    // Numbers and truth values need no cleaning.
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.record_u64(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.record_i64(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.record_f64(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.record_bool(field, value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

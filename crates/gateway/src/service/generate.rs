@@ -261,7 +261,8 @@ impl Service {
                 .as_ref()
                 .is_some_and(|own| is_awaited(own) || names_servers(own));
         if !must_wait {
-            return self.begin_exchange(asked, conversation, target).await;
+            // Boxed, since it would make the futures around it several times larger, which are moved.
+            return Box::pin(self.begin_exchange(asked, conversation, target)).await;
         }
         let pipeline = self.preparing_pipeline(model, asked.dialect, &conversation);
         let (own, asked, target) = (Arc::clone(self), asked.clone(), target.map(str::to_owned));
@@ -314,10 +315,11 @@ impl Service {
         model: &Model,
         dialect: ClientDialect,
         conversation: &Conversation,
-    ) -> Pipeline {
+    ) -> Box<Pipeline> {
         let answering = Answering::new(conversation, self.stamp());
-        command::pipeline(model, dialect, conversation, &answering)
-            .redacting(self.shared.monitors.redactor.clone())
+        let mut pipeline = command::pipeline(model, dialect, conversation, &answering);
+        pipeline.redact_with(self.shared.monitors.redactor.clone());
+        pipeline
     }
 
     /// Prepares a decoded request and sends it to its upstream. `target` is the configured model that answers, if it is

@@ -65,7 +65,7 @@ impl Service {
     /// [`Kind::Internal`](toolwire_pipeline::failure::Kind::Internal)
     pub(super) async fn open(&self, ready_exchange: ReadyExchange<'_>) -> Result<StartedExchange, Failure> {
         let report = self.report(&ready_exchange);
-        let watches = self.watches(&ready_exchange, report.as_ref());
+        let watches = self.watches(&ready_exchange, report.as_deref());
         let ReadyExchange { model, exchange, client, caller, id, body, store, trace, continues, .. } =
             ready_exchange;
         let requested = exchange.conversation.model.as_str();
@@ -87,7 +87,7 @@ impl Service {
         let key = request.key.clone().filter(|_| exchange.command.is_none());
         let (approved, preface) = (exchange.approved, exchange.preface);
         let mut missed = None;
-        let (opening, pipeline) = if let Some(command) = exchange.command {
+        let (opening, mut pipeline) = if let Some(command) = exchange.command {
             let pipeline = command::pipeline(model, dialect, &conversation, &answering);
             (Some(command.open(&client, seed())), pipeline)
         } else {
@@ -106,14 +106,16 @@ impl Service {
             let pipeline = if large::is_large(size) {
                 let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
                 // The closure owns the conversation, so that dropping a large one does not block this thread.
-                let make = move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
+                let make = move || {
+                    Box::new(Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering))
+                };
                 large::apart(make).await?
             } else {
-                Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering)
+                Box::new(Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering))
             };
             (opening, pipeline)
         };
-        let mut pipeline = pipeline.redacting(self.shared.monitors.redactor.clone());
+        pipeline.redact_with(self.shared.monitors.redactor.clone());
         pipeline.write_in_pieces();
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key);
@@ -123,7 +125,7 @@ impl Service {
         keep_turns(&mut pipeline, model, rules, keeper.as_ref());
         follow_hops(&mut pipeline, exchange.hops.as_deref());
         let counted = [
-            report.as_ref().map(ExchangeReport::kept_text),
+            report.as_deref().map(ExchangeReport::kept_text),
             caller.account.is_some().then_some(0),
             missed.as_deref().map(WatchedResponse::kept_text),
         ];
@@ -151,7 +153,7 @@ impl Service {
     }
 
     /// Returns the report of the exchange for the event feed and the audit file, if there may be subscribers.
-    fn report(&self, ready: &ReadyExchange<'_>) -> Option<ExchangeReport> {
+    fn report(&self, ready: &ReadyExchange<'_>) -> Option<Box<ExchangeReport>> {
         let audit = self.shared.monitors.audit.as_ref().filter(|_| !ready.continues)?;
         let ReadyExchange { model, exchange, client, caller, id, .. } = ready;
         let (asked, upstream, label) = (&exchange.conversation.model, client.upstream(), caller.label());
@@ -169,7 +171,7 @@ impl Service {
         let observer =
             self.shared.extensions.configured.as_ref().and_then(|extension| extension.observe(&begin));
         let tools = exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names());
-        Some(ExchangeReport::new(audit, observer, &begin, tools))
+        Some(Box::new(ExchangeReport::new(audit, observer, &begin, tools)))
     }
 
     /// Returns the observers of the exchange's bytes: a recording, an extension, or both.

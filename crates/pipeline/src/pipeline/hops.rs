@@ -76,9 +76,9 @@ impl Reason {
 
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {
-    earlier: Option<Usage>,
+    earlier: Option<Box<Usage>>,
     /// The latest counts of this hop, recorded only if another hop may follow.
-    current: Option<Usage>,
+    current: Option<Box<Usage>>,
 }
 
 impl UsageSum {
@@ -86,7 +86,7 @@ impl UsageSum {
     /// response.
     pub(super) fn take(&mut self, usage: &Usage, keeps: bool) -> Option<Usage> {
         if keeps {
-            self.current = Some(usage.clone());
+            self.current = Some(Box::new(usage.clone()));
         }
         self.earlier.as_ref().map(|earlier| sum(earlier, usage))
     }
@@ -99,7 +99,7 @@ impl UsageSum {
     pub(super) fn next_hop(&mut self) {
         let Some(current) = self.current.take() else { return };
         self.earlier = Some(match &self.earlier {
-            Some(earlier) => sum(earlier, &current),
+            Some(earlier) => Box::new(sum(earlier, &current)),
             None => current,
         });
     }

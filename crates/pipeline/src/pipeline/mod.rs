@@ -245,10 +245,8 @@ impl Pipeline {
     }
 
     /// Redacts secrets in a failure before it reaches the client, the log or a recording.
-    #[must_use]
-    pub fn redacting(mut self, redactor: Arc<dyn Redact>) -> Self {
+    pub fn redact_with(&mut self, redactor: Arc<dyn Redact>) {
         self.redactor = Some(redactor);
-        self
     }
 
     /// Processes the next bytes of the upstream's body.
