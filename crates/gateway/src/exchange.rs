@@ -112,7 +112,7 @@ pub(super) struct DecodedRequest<'r> {
     pub(super) received: &'r Bytes,
     /// Whether this body contains the conversation, which was not changed after it was decoded.
     pub(super) is_as_sent: bool,
-    pub(super) conversation: Conversation,
+    pub(super) conversation: Box<Conversation>,
     /// The client's setting for passing on reasoning, if it overrides the model's rules.
     pub(super) reasoning: Option<Reasoning>,
     pub(super) stamp: Stamp,
@@ -126,13 +126,13 @@ pub(super) struct DecodedRequest<'r> {
 ///
 /// # Errors
 /// [`Kind::Request`]
-pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
+pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Box<Conversation>, Failure> {
     let conversation = dialect.side().read(body)?;
     if conversation.model.is_empty() {
         let failure = Failure::new(Kind::Request, "the request names no model");
         return Err(failure.with_param("model"));
     }
-    Ok(conversation)
+    Ok(Box::new(conversation))
 }
 
 /// Prepares a request for its upstream.
@@ -173,7 +173,7 @@ pub(super) fn prepare(shared: SharedState<'_>, request: DecodedRequest<'_>) -> R
     let built = build(capabilities, model, dialect, &planned, body, owner, now)?;
     drop(planned);
     let Built { start, thinking, lacks_forced_call, may_join, has_tool_media, constrained, .. } = built;
-    let conversation = Arc::new(conversation);
+    let conversation = Arc::new(*conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let runs_calls = hosted.is_some() || searching.is_some();
     let whole = body.filter(|_| !runs_calls && !is_settled && !is_summary);

@@ -263,7 +263,7 @@ impl AskAgain {
                 // The model has no hosted tools.
                 let model = exchange::model(&self.first.config, self.first.dialect, &conversation)?;
                 conversation.settle_own_calls(|name| exchange::upstream_tool(model, name));
-                Ok(conversation)
+                Ok(*conversation)
             }
         }
     }

@@ -41,7 +41,7 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     let mut sent = exchange::sent(model, &conversation, dialect.dialect(), &known.means, NOW)?;
     let tokens_sent = tokens(&sent);
     let Encoded { request, .. } = exchange::encode(model, &known, &mut sent, NOW)?;
-    let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
+    let untaught = Conversation { tool_choice: ToolChoice::None, ..(*conversation).clone() };
     let without = tokens(&*exchange::sent(model, &untaught, dialect.dialect(), &known.means, NOW)?);
     let tool_tokens = tokens_sent.saturating_sub(without);
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })

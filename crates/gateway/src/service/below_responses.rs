@@ -84,7 +84,7 @@ impl Service {
         let path = format!("{}/{name}", model.upstream.options.side().path());
         let admitted = async {
             caller.check_model(&asked)?;
-            let request = self.request_below(dialect, caller, path, conversation, body.len()).await?;
+            let request = self.request_below(dialect, caller, path, *conversation, body.len()).await?;
             let demand = passthrough::demand(&request, caller.account.is_some()).await?;
             Ok::<_, Refused>((request, admit(caller, |_| demand, dialect).await?))
         };

@@ -70,7 +70,7 @@ impl ModelRequest {
     /// The request with its `conversation`. `is_as_sent` is set if that is what the body contains.
     fn decoded(
         &self,
-        conversation: Conversation,
+        conversation: Box<Conversation>,
         stamp: Stamp,
         is_as_sent: bool,
         client_tools: ClientTools,
@@ -244,7 +244,7 @@ impl Service {
     async fn start(
         self: &Arc<Self>,
         asked: &ModelRequest,
-        conversation: Conversation,
+        conversation: Box<Conversation>,
         model: &Model,
         target: Option<&str>,
         access: &Access,
@@ -327,7 +327,7 @@ impl Service {
     async fn begin_exchange(
         self: &Arc<Self>,
         asked: &ModelRequest,
-        mut conversation: Conversation,
+        mut conversation: Box<Conversation>,
         target: Option<&str>,
     ) -> Result<StartedExchange, Failure> {
         let ModelRequest { id, dialect, caller, betas, session, body, trace, now, earlier, .. } = asked;
@@ -362,7 +362,7 @@ impl Service {
             states.fetch(&mut conversation, is_large).await?;
         }
         if let Some(describer) = &describer {
-            conversation = self.described(conversation, describer, asked).await?;
+            conversation = Box::pin(self.described(conversation, describer, asked)).await?;
         }
         // A request that was changed is stored in its new form: later hops need the same additions, and images must not
         // be described twice.
@@ -405,10 +405,10 @@ impl Service {
     /// Returns the conversation with its images described by the model `describer`.
     async fn described(
         &self,
-        conversation: Conversation,
+        conversation: Box<Conversation>,
         describer: &str,
         asked: &ModelRequest,
-    ) -> Result<Conversation, Failure> {
+    ) -> Result<Box<Conversation>, Failure> {
         let ModelRequest { id, caller, body, .. } = asked;
         let (owner, model) = (caller.owner, describer.to_owned());
         let read = move || (vision::digests(&conversation, owner, &model), conversation);
@@ -468,13 +468,13 @@ impl Service {
 
 /// A decoded request. If it is large, all steps that traverse it have run on another thread.
 struct Read {
-    conversation: Conversation,
+    conversation: Box<Conversation>,
     demand: Option<RequestDemand>,
     affinity: Option<u64>,
 }
 
 /// Decodes a request, on another thread if it is large.
-pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
+pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Box<Conversation>, Failure> {
     if !large::is_large(body.len()) {
         return exchange::decode(dialect, body);
     }

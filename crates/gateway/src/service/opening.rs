@@ -109,7 +109,7 @@ impl Service {
                 let make = move || {
                     Box::new(Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering))
                 };
-                large::apart(make).await?
+                Box::pin(large::apart(make)).await?
             } else {
                 Box::new(Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering))
             };

@@ -79,7 +79,7 @@ impl Service {
         dialect: ClientDialect,
         caller: &Caller,
         id: &ExchangeId,
-        mut conversation: Conversation,
+        mut conversation: Box<Conversation>,
     ) -> Result<usize, Failure> {
         let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         if let Some(execution) = self.shared.hosting.execution.as_deref() {
