@@ -22,13 +22,18 @@ class Unusable(Exception):
 
 class Gateway(Target):
     name = version = None
+    # The name of the target whose installation it shares.
+    installed_as = None
+    works = frozenset({"chat", "call"})
+    # In a real-time class, a busy-waiting interpreter would block all other processes on its core for minutes.
+    class_of_start = {"urgent": ("nice", "-n", "-15")}
     # An interpreter loads modules at the end of its first response. Portkey keeps reading a response after
     # its client has disconnected.
     warms_up = True
 
     def __init__(self):
         super().__init__(self.name, self.command, version=self.version)
-        self.home = INSTALLED / f"{self.name}-{self.version}"
+        self.home = INSTALLED / f"{self.installed_as or self.name}-{self.version}"
 
     def install(self):
         raise NotImplementedError
@@ -50,27 +55,17 @@ class Gateway(Target):
         """Waits for a response, since some gateways listen before they know their upstream."""
         if self.process is None:
             self.port = free_port()
-            # In a real-time class, a busy-waiting interpreter would block all other processes on its core for
-            # minutes.
-            self.launch(urgent=("nice", "-n", "-15"))
+            self.launch(**self.class_of_start)
             end = time.monotonic() + 120
-            while not self.answers():
+            while not answers(self):
                 if self.process.poll() is not None or time.monotonic() > end:
                     self.down()
                     raise Unusable(last_line(self.log.read_text(errors="replace")) or "it does not answer")
                 time.sleep(0.2)
         return self
 
-    def answers(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            headers = {"content-type": "application/json"} | self.headers
-            connection.request("POST", "/v1/chat/completions", json.dumps(self.body), headers)
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+    def size(self):
+        return sum(file.lstat().st_size for file in self.home.rglob("*"))
 
 
 class Smg(Gateway):
@@ -97,6 +92,7 @@ class Litellm(Gateway):
     """
 
     name, version = "litellm", "1.105.3"
+    works = frozenset({"chat", "call", "convert", "messages"})
     flood = 2_000
     most_streams = 1_000
     environment = {
@@ -119,6 +115,8 @@ class Litellm(Gateway):
 model_list:
   - model_name: m
     litellm_params: {{model: openai/m, api_base: "http://127.0.0.1:{upstream}/v1", api_key: none}}
+  - model_name: c
+    litellm_params: {{model: anthropic/c, api_base: "http://127.0.0.1:{upstream}", api_key: none}}
 litellm_settings:
   request_timeout: 600
   set_verbose: false
@@ -128,22 +126,34 @@ litellm_settings:
         ]
 
 
+class LitellmRust(Litellm):
+    """The same installation with its Rust mode. `litellm/rust_bridge/catalog.py` of the package lists what that covers: of
+    conversations only Messages to Anthropic. All else stays on Python."""
+
+    name = "litellm-rust"
+    installed_as = "litellm"
+    works = frozenset({"messages"})
+    environment = Litellm.environment | {"LITELLM_RUST": "1"}
+
+
 class Portkey(Gateway):
     """Without Portkey's log page. Newer versions of its server library reject the headers that Portkey writes
     (Portkey-AI/gateway#1389), so the last version that accepts them is installed."""
 
     name, version = "portkey", "1.15.2"
+    works = frozenset({"chat", "call", "convert", "messages"})
     flood = 10_000
     most_streams = 1_000
     environment = {"NODE_ENV": "production"}
 
-    @property
-    def headers(self):
-        return {
-            "authorization": "Bearer none",
-            "x-portkey-provider": "openai",
-            "x-portkey-custom-host": f"http://127.0.0.1:{MOCKED.port}/v1",
-        }
+    headers = {
+        "authorization": "Bearer none",
+        "x-portkey-provider": "openai",
+        "x-portkey-custom-host": f"http://127.0.0.1:{MOCKED.port}/v1",
+    }
+
+    def headers_of(self, work):
+        return self.headers | ({"x-portkey-provider": "anthropic"} if work in ("convert", "messages") else {})
 
     def install(self):
         package = {
@@ -159,7 +169,23 @@ class Portkey(Gateway):
         return ["node", start, f"--port={port}", "--headless"]
 
 
-KNOWN = {gateway.name: gateway for gateway in (Smg, Litellm, Portkey)}
+def answers(target, *, whole=False):
+    """Says whether a target answers a request, if so wanted to the end."""
+    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=10)
+    try:
+        headers = {"content-type": "application/json"} | target.headers
+        connection.request("POST", target.path, json.dumps(target.body), headers)
+        response = connection.getresponse()
+        if whole:
+            response.read()
+        return response.status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+KNOWN = {gateway.name: gateway for gateway in (Smg, Litellm, LitellmRust, Portkey)}
 
 
 def virtual_environment(home, package):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ def client(target, streams, requests=1, stagger_us=0, limit=120, hold=False):
     body.write_text(json.dumps(target.body))
     command = [RELAYS / "reader", "--to", f"127.0.0.1:{target.port}", "--body", body, "--streams", streams]
     command += ["--requests", requests, "--stagger-us", stagger_us, "--limit", limit] + (["--hold"] if hold else [])
-    command += headers(target)
+    command += ["--path", target.path, *headers(target)]
     return start(command, MOCK, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -96,6 +97,11 @@ def calls_per_token(target, name, streams, requests, *options):
             by_call[fields[-1]] = int(fields[3]) / seen["tokens"]
     top = sorted(by_call.items(), key=lambda item: -item[1])[:5]
     return {name: {"syscalls": sum(by_call.values()), "by_call": {name: round(value, 3) for name, value in top}}}
+
+
+def most_streams(target):
+    """Each stream needs two sockets. Near the limit of open files, toolwire keeps an eighth of them for upstreams."""
+    return min(target.most_streams, resource.getrlimit(resource.RLIMIT_NOFILE)[1] * 7 // 16 - 100)
 
 
 def memory(target, streams):

@@ -14,7 +14,12 @@ def percentile(values, share):
 
 
 # The latency added to that of a direct connection, for the first token and for each token.
-ADDED = {"added_ttft": "ttft_p50", "added_p50": "transit_p50"}
+ADDED = {
+    "added_ttft": "ttft_p50",
+    "added_ttft_p99": "ttft_p99",
+    "added_p50": "transit_p50",
+    "added_p99": "transit_p99",
+}
 
 
 def summary(rounds, tooled):
@@ -65,7 +70,7 @@ COLUMNS = {
     "flood": ["tokens_per_second", "tokens_per_second/direct", "cpu_us"],
     "held": ["kib_per_stream", "idle_mib", "held_mib", "open_us", "cpu_us", "streams"],
     "syscalls": ["syscalls"],
-    "large": ["first_byte_p50", "first_byte_p99", "last_byte_p50", "last_byte_p99"],
+    "large": ["first_byte_p50", "first_byte_p99", "last_byte_p50", "last_byte_p99", "cpu_us"],
 }
 DEFAULT = ["cpu_us", "transit_p50", "transit_p99", "ttft_p50", "tokens_per_second", "slip_p99"]
 

@@ -1,9 +1,9 @@
 """Scenarios. Each measures one target in one round, and returns its figures by scenario name."""
 
-import resource
-
 import large as large_requests
-from measures import calls_per_token, cost, memory, read
+from field import PARTS
+from measures import calls_per_token, cost, memory, most_streams, read
+from processes import cpu_ns
 from results import percentile
 from secured import MODES
 from targets import MOCKED, Secured
@@ -68,9 +68,7 @@ def held(target):
     if not target.command:
         return {}
     figures = {}
-    # Each stream needs two sockets. Some sockets are kept in reserve.
-    most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000) // 2
-    for streams in (200, min(target.most_streams, most)):
+    for streams in (200, most_streams(target)):
         MOCKED.play("--tokens", "1000", "--pace", "2s")
         figures[f"held-{200 if streams == 200 else 10000}"] = memory(target.fresh(), streams)
         target.down()
@@ -107,13 +105,17 @@ def large(target):
         return {}
     begun = target.started(large_requests.sink().port)
     large_requests.times(begun.port, 20)
+    before = cpu_ns(begun.pid)
     to_first, to_last = large_requests.times(begun.port, 200)
+    spent = (cpu_ns(begun.pid) - before) / 1e3 / 200
     begun.down()
-    figures = {"first_byte_p50": percentile(to_first, 0.5), "first_byte_p99": percentile(to_first, 0.99)}
+    figures = {"first_byte_p50": percentile(to_first, 0.5)}
+    figures |= {"cpu_us": spent, "first_byte_p99": percentile(to_first, 0.99)}
     return {"large": figures | {"last_byte_p50": percentile(to_last, 0.5), "last_byte_p99": percentile(to_last, 0.99)}}
 
 
-KNOWN = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls, tls, large)}
-ONCE = {"held", "syscalls"}
+USUAL = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls, tls, large)}
+KNOWN = USUAL | PARTS
+ONCE = {"held", "syscalls", "field-open"}
 # Scenarios in which requests are part of the measurement, so their content matters.
 OF_REQUESTS = {"lone", "first", "many", "spread", "growth", "long"}

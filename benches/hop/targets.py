@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -54,13 +55,17 @@ MOCKED = Mock(free_port())
 class Target:
     """A server between client and mock. `command` returns its command line, given its port and the mock's."""
 
-    # Additional headers of requests, and environment variables of the process.
+    # Path and additional headers of requests, and environment variables of the process.
+    path = "/v1/chat/completions"
     headers = {}
     environment = {"TOOLWIRE_LOG": "warn"}
     # The tokens of a response without a pace, and the number of streams that are held open. Slow targets override
     # them with lower values.
     flood = 50_000
     most_streams = 10_000
+    # What it can do of `field.WORKS`, and in which class it starts with `--rt`, if not in the usual one.
+    works = frozenset()
+    class_of_start = {}
     # Whether to read the response before a measurement to its end.
     warms_up = False
 
@@ -84,6 +89,14 @@ class Target:
         """Starts another process of this target, with an upstream other than the mock."""
         other = Target(f"{self.name}-other", lambda port, _: self.command(port, upstream), self.body)
         return other.up()
+
+    def headers_of(self, work):
+        """Returns the additional headers of requests for one of `field.WORKS`."""
+        return self.headers
+
+    def size(self):
+        """Returns the bytes of what is installed."""
+        return Path(shutil.which(self.command(0, 0)[0])).stat().st_size
 
     def fresh(self):
         self.down()
@@ -230,6 +243,27 @@ name = "*"
 upstream = "mock"
 """)
         return [program, "serve", "--config", config]
+
+    return command
+
+
+def serving_both():
+    """`toolwire serve` with the mock as two upstreams: the model `m` is asked with Chat Completions, `c` with Messages."""
+
+    def command(port, upstream):
+        config = WORK / f"both-{port}.toml"
+        both = "".join(f"""
+[[upstreams]]
+name = "{dialect}"
+dialect = "{dialect}"
+base_url = "http://127.0.0.1:{upstream}/v1"
+max_concurrent = 20000
+[[models]]
+name = "{model}"
+upstream = "{dialect}"
+""" for model, dialect in (("m", "chat"), ("c", "messages")))
+        config.write_text(f'listen = ["127.0.0.1:{port}"]\n{both}')
+        return [ARGS.toolwire, "serve", "--config", config]
 
     return command
 
