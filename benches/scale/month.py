@@ -39,13 +39,13 @@ BYTES_PER_TOKEN = 4
 # The share of requests whose response is stored: chats with the Responses API. Agents decline it.
 STORED = 0.05
 
-# benches/README.md and docs/performance.md say how each was measured.
+# benches/hop/README.md says how each was measured, docs/performance.md with which result.
 COSTS = {
-    "request_us": 150,  # CPU time of a short request
-    "kilobyte_us": 2.0,  # CPU time of each KB of a request
-    "token_us": 25,
-    "stream_kib": 9.0,
-    "idle_mib": 12,
+    "request_us": 57,  # CPU time of a short request: `field-load`, with tools
+    "kilobyte_us": 0.6,  # and of each KB of a longer one: `large`
+    "token_us": 36,  # `spread`, on a busy machine
+    "stream_kib": 14.6,  # `field-open`
+    "idle_mib": 18,
     "files": 2,  # of a stream
     "frame": 190,  # bytes of a token, in and out
     "store_us": 1e6 / 7_500 + 1e6 / 9_400,  # of the store's thread: admit and settle a request
