@@ -30,7 +30,7 @@ pub fn parse(written: &str) -> Option<u64> {
 }
 
 /// A calendar month in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Month {
     year: i64,
     /// From 1 to 12.

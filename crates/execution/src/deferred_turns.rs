@@ -32,7 +32,7 @@ use super::{
     audit::unix_time,
     tool::{ErrorCode, ToolError},
 };
-use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
+use toolwire_net::store::{Key, NotStored, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id};
 
 /// Lifetime of a record, from the model's turn to the client's next request.
@@ -99,7 +99,11 @@ pub(crate) struct Pending {
 impl DeferredTurns {
     /// Opens the store for records.
     pub(crate) fn new(stores: &Stores) -> Self {
-        let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
+        let on_failure = |values| {
+            if let NotStored::Lost(count) = values {
+                tracing::warn!(count, "results of hosted tools could not be kept");
+            }
+        };
         let store = stores.open(Space::Deferred, MAX_BYTES, TTL, Box::new(on_failure));
         Self { store, running: Mutex::default() }
     }

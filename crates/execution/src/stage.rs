@@ -152,7 +152,7 @@ impl Surroundings {
             audit: Arc::new(Audit::new(Arc::clone(&redactor), None)),
             redactor,
             state_dir: None,
-            stores: Stores::Embedded(None),
+            stores: Stores::in_folder(None),
             models: None,
             has_people: false,
             images: ImageGauges::default(),

@@ -26,6 +26,7 @@ mod bench;
 mod betas;
 pub mod budget;
 mod catalogue;
+mod clock_watch;
 mod command;
 mod cors;
 mod count;

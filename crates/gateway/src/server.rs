@@ -18,6 +18,7 @@ use tokio::{
 };
 
 use super::{
+    clock_watch,
     current_service::CurrentService,
     extension::Extension,
     listen,
@@ -152,6 +153,7 @@ impl Server {
                 None => pending().await,
             }
         };
+        let metrics = Arc::clone(&self.current.get().shared.monitors.metrics);
         let mut reloading = pin!(self.reloader.run());
         let served = async {
             let (deadline, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
@@ -171,6 +173,7 @@ impl Server {
             served = served => served,
             never = &mut reloading => match never {},
             never = watching => match never {},
+            never = clock_watch::watch(metrics) => match never {},
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use super::{large, websocket::LocalResponses};
 use crate::observe::{Metrics, untrusted_text::clip};
 use toolwire_config::{Config, StoreKind};
-use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
+use toolwire_net::store::{Key, NotStored, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::{
     dialect::{ClientDialect, StoredOperation},
     failure::{Failure, Kind},
@@ -30,7 +30,7 @@ impl Responses {
     pub(super) fn new(config: &Config, stores: &Stores, metrics: &Metrics) -> Self {
         let open = || {
             let failures = metrics.store_failures();
-            let on_failure = Box::new(move |count| _ = failures.inc_by(count));
+            let on_failure = Box::new(move |values: NotStored| _ = failures.inc_by(values.count()));
             stores.open(Space::Responses, config.limits.max_store, config.limits.store_ttl, on_failure)
         };
         let store = (config.store != StoreKind::Off).then(open);
@@ -304,8 +304,12 @@ mod tests {
     const DIALECT: ClientDialect = ClientDialect::Responses;
 
     fn responses() -> Responses {
-        let store =
-            Stores::Embedded(None).open(Space::Responses, 1 << 30, Duration::from_secs(60), Box::new(|_| ()));
+        let store = Stores::in_folder(None).open(
+            Space::Responses,
+            1 << 30,
+            Duration::from_secs(60),
+            Box::new(|_| ()),
+        );
         Responses { store: Some(store), max_body: 1 << 30 }
     }
 

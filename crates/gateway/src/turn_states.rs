@@ -23,7 +23,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 use super::{large, stamp::unix_time, stored_responses};
 use toolwire_config::{Model, ToolStyle};
 use toolwire_execution::record_json;
-use toolwire_net::store::{self, Key, Space, Store, Stores};
+use toolwire_net::store::{self, Key, NotStored, Space, Store, Stores};
 use toolwire_pipeline::{
     conversation::{Conversation, KeptState, TurnState},
     failure::Failure,
@@ -95,7 +95,11 @@ pub(super) struct Keeper {
 
 impl TurnStates {
     pub(super) fn new(max_bytes: usize, ttl: Option<Duration>, stores: &Stores) -> Self {
-        let on_failure = |count| tracing::warn!(count, "state of turns could not be stored");
+        let on_failure = |values| {
+            if let NotStored::Lost(count) = values {
+                tracing::warn!(count, "state of turns could not be stored");
+            }
+        };
         let lasts = ttl.filter(|_| stores.are_lasting());
         let store = lasts.map(|ttl| stores.open(Space::TurnStates, max_bytes, ttl, Box::new(on_failure)));
         Self { memory: Arc::default(), max_bytes, ttl, store }
@@ -368,7 +372,7 @@ mod tests {
 
     #[test]
     fn state_is_only_for_its_client_and_its_upstream() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::in_folder(None)));
         let alice = own(&states, "alice", "up");
         keep(&alice, "hi", "c1", "hm");
         assert_eq!(restored(&alice, "hi", "c1").as_deref(), Some("hm"));
@@ -383,7 +387,7 @@ mod tests {
     #[test]
     fn state_that_a_client_declines_to_store_is_only_in_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let stores = Stores::Embedded(Some(folder.path().to_owned()));
+        let stores = Stores::in_folder(Some(folder.path().to_owned()));
         let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &stores));
         let own = own(&states, "a", "up");
         for (id, is_declined) in [("c1", false), ("c2", true)] {
@@ -399,7 +403,7 @@ mod tests {
 
     #[test]
     fn ids_that_several_conversations_have_are_told_apart() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::in_folder(None)));
         let own = own(&states, "a", "up");
         keep(&own, "one", "functions.f:0", "first");
         assert_eq!(restored(&own, "changed by the client", "functions.f:0").as_deref(), Some("first"));
@@ -413,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_client_that_fills_the_memory_displaces_its_own_state() {
-        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::Embedded(None)));
+        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::in_folder(None)));
         let (quiet, loud) = (own(&states, "quiet", "up"), own(&states, "loud", "up"));
         keep(&quiet, "hi", "c", "kept");
         for number in 0..1000 {
@@ -433,7 +437,7 @@ mod tests {
 
     #[test]
     fn records_without_text_are_limited_too() {
-        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::Embedded(None)));
+        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::in_folder(None)));
         let own = own(&states, "a", "up");
         for number in 0..10_000 {
             keep(&own, "hi", &number.to_string(), "");
@@ -445,7 +449,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn old_state_is_forgotten() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::in_folder(None)));
         let own = own(&states, "a", "up");
         keep(&own, "hi", "c", "hm");
         tokio::time::advance(HOUR.checked_sub(Duration::from_millis(1)).unwrap()).await;
@@ -458,7 +462,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_without_a_lifetime() {
-        let off = Arc::new(TurnStates::new(1 << 20, None, &Stores::Embedded(None)));
+        let off = Arc::new(TurnStates::new(1 << 20, None, &Stores::in_folder(None)));
         assert!(off.of(store::Owner::default(), "up", KEPT).is_none());
     }
 }

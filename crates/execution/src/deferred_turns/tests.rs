@@ -51,7 +51,7 @@ fn kept(deferred: &Arc<DeferredTurns>, record: Record) {
 }
 
 fn in_memory() -> Arc<DeferredTurns> {
-    Arc::new(DeferredTurns::new(&Stores::Embedded(None)))
+    Arc::new(DeferredTurns::new(&Stores::in_folder(None)))
 }
 
 #[tokio::test]
@@ -185,13 +185,13 @@ async fn a_result_that_does_not_come_is_an_error_for_the_model() {
 #[tokio::test]
 async fn records_outlive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Arc::new(DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned()))));
+    let first = Arc::new(DeferredTurns::new(&Stores::in_folder(Some(folder.path().to_owned()))));
     let signature = Some(Opaque::new("gemini", "s"));
     let mut own = record(&["a", "b"], &["a"]);
     own.turn.parts.insert(0, Part::Reasoning { text: "why".to_owned(), signature, redacted: false });
     kept(&first, own.clone());
     drop(first);
-    let second = DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned())));
+    let second = DeferredTurns::new(&Stores::in_folder(Some(folder.path().to_owned())));
     let turns = restored(&second, vec![calling("Hm.", &["b"]), result("b", "of b")]).await;
     assert_eq!(turns, [own.turn, result("a", "result of a"), result("b", "of b")]);
 }
@@ -246,7 +246,7 @@ fn turn_that_is_put_while_it_is_looked_for_is_found_whole() {
         (Key::new(OWNER, "b"), record_json::write(&record).into()),
         (Key::new(OWNER, "c"), record_json::write_under("b").into()),
     ];
-    let store = Stores::Embedded(None).open(Space::Deferred, MAX_BYTES, TTL, Box::new(|_| ()));
+    let store = Stores::in_folder(None).open(Space::Deferred, MAX_BYTES, TTL, Box::new(|_| ()));
     let store = Overtaken { store, meanwhile: Mutex::new(meanwhile) };
     let found = find(&store, OWNER, &["b".to_owned(), "c".to_owned()]).unwrap();
     assert_eq!(found.records.len(), 2, "the record is read behind its pointer");
@@ -262,7 +262,7 @@ fn turns_that_older_versions_kept_are_read() {
         let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
         let file = "deferred.redb";
         std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
-        let deferred = DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned())));
+        let deferred = DeferredTurns::new(&Stores::in_folder(Some(folder.path().to_owned())));
         // The owner that belongs to a client's name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();

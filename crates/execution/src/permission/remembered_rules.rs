@@ -56,22 +56,25 @@ pub(super) struct RememberedRules {
 impl RememberedRules {
     /// Reads the rules in the file. Without a file, there are none. An unreadable file is renamed.
     pub(super) fn read(file: &Path) -> Self {
-        let text = match fs::read_to_string(file) {
-            Ok(text) => text,
+        let bytes = match fs::read(file) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::default(),
             Err(error) => {
                 tracing::error!(path = %file.display(), %error, "remembered permissions cannot be read");
                 return Self::default();
             }
         };
-        match serde_json::from_str::<Self>(&text) {
+        match serde_json::from_slice::<Self>(&bytes) {
             Ok(mut remembered) => {
-                remembered.written = Some(text);
+                remembered.written = String::from_utf8(bytes).ok();
                 remembered
             }
             Err(error) => {
                 let aside = file.with_extension("unreadable");
-                tracing::error!(path = %file.display(), %error, aside = %aside.display(), "remembered permissions cannot be read");
+                tracing::error!(
+                    path = %file.display(), %error, aside = %aside.display(),
+                    "remembered permissions are damaged and were set aside: people are asked again. A copy from before the damage can be put in their place while toolwire is stopped"
+                );
                 // If this fails too, the file will be overwritten.
                 let _ = fs::rename(file, aside);
                 Self::default()

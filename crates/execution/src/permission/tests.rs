@@ -271,9 +271,11 @@ fn remembered_rules_survive_a_restart() {
         let third = permissions(settings(), Some(file.clone()));
         assert_eq!(third.rules()[0].use_count, 1);
         drop(third);
-        fs::write(&file, "{").unwrap();
-        assert_eq!(permissions(settings(), Some(file.clone())).rules(), []);
-        assert!(file.with_extension("unreadable").exists());
+        for damaged in [b"{".as_slice(), b"{\"rules\": [\xff\xff"] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(permissions(settings(), Some(file.clone())).rules(), []);
+            assert_eq!(fs::read(file.with_extension("unreadable")).unwrap(), damaged);
+        }
     });
 }
 

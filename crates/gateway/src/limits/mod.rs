@@ -18,7 +18,7 @@ mod refusal;
 mod saved_counts;
 mod usage;
 
-use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
@@ -35,7 +35,7 @@ use toolwire_config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_n
 use toolwire_execution::ask::Payer;
 use toolwire_net::{
     bucket::{Bucket, MINUTE, Taken},
-    store::{Owner, Spent},
+    store::{Owner, Spent, Stores},
 };
 use toolwire_pipeline::dialect::ClientDialect;
 
@@ -43,8 +43,8 @@ use toolwire_pipeline::dialect::ClientDialect;
 pub(super) struct Ledger {
     accounts: Mutex<HashMap<Arc<str>, Arc<Account>>>,
     counts: CountsOf,
-    /// Saved counts that could not be read yet, by account name.
-    unread: Mutex<HashMap<Arc<str>, Unread>>,
+    /// Saved counts that were not read yet, by account name and month.
+    unread: Mutex<HashMap<(Arc<str>, Month), Unread>>,
 }
 
 enum CountsOf {
@@ -55,9 +55,9 @@ enum CountsOf {
 }
 
 impl Ledger {
-    /// Creates a ledger that saves its counts in `folder`, or keeps them only in memory if there is no folder.
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        Self::with(CountsOf::Instance(SavedCounts::new(folder)))
+    /// Creates a ledger that saves its counts in `stores`, on this machine.
+    pub(super) fn new(stores: &Stores) -> Self {
+        Self::with(CountsOf::Instance(SavedCounts::new(stores)))
     }
 
     /// Creates a ledger that keeps its counts on a server.
@@ -102,15 +102,18 @@ impl Ledger {
         let accounts = self.list();
         let mut unread = self.unread.lock();
         for account in accounts {
-            if let Some(own) = unread.get_mut(&account.name) {
-                let found = saved.read(&account.name, own, now);
-                found.inspect(|counts| account.usage.found(own.month, counts));
-                if !own.is_left() {
-                    unread.remove(&account.name);
-                }
+            let name = &account.name;
+            for month in account.usage.begun() {
+                unread.insert((Arc::clone(name), month), Unread::of(month));
             }
+            for ((_, month), own) in unread.iter_mut().filter(|((of, _), _)| of == name) {
+                let found = saved.read(name, own, now);
+                found.inspect(|counts| account.usage.found(*month, counts));
+            }
+            unread.retain(|(of, _), own| of != name || own.is_left());
             for (month, counts) in account.usage.changed() {
-                saved.write(&account.name, (month, &counts), unread.get(&account.name), now);
+                let unread = unread.get(&(Arc::clone(name), month));
+                saved.write(name, (month, &counts), unread, now);
             }
         }
     }
@@ -125,7 +128,7 @@ impl Ledger {
                 key = name,
                 "what the key has used cannot be read; until it can, it counts as nothing"
             );
-            self.unread.lock().insert(name.into(), unread);
+            self.unread.lock().insert((name.into(), unread.month), unread);
         }
         (unread.month, counts.unwrap_or_default())
     }

@@ -3,13 +3,13 @@
 //! There are two copies of the usage, in separate files. If one is damaged, the other still has the usage, so no budget
 //! restarts from zero.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 use super::usage::MonthCounts;
 use toolwire_config::{calendar::Month, client_keys::owner_of_name};
-use toolwire_net::store::{Key, Space, Store, Stores};
+use toolwire_net::store::{Key, NotStored, Space, Store, Stores};
 
 /// How long the counts of a month are stored.
 const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
@@ -40,11 +40,14 @@ impl Unread {
 }
 
 impl SavedCounts {
-    /// Opens the counts in `folder`, or creates counts in memory if there is no folder.
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        let stores = Stores::Embedded(folder);
+    /// Opens the counts in `stores`.
+    pub(super) fn new(stores: &Stores) -> Self {
         let open = |space| {
-            let on_failure = |count| tracing::error!(count, "what clients have used could not be saved");
+            let on_failure = |values| {
+                if let NotStored::Lost(count) = values {
+                    tracing::error!(count, "what clients have used could not be saved");
+                }
+            };
             stores.open(space, MAX_BYTES, TTL, Box::new(on_failure))
         };
         Self { copies: [Space::Usage, Space::UsageCopy].map(open) }

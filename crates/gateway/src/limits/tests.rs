@@ -10,7 +10,7 @@ use toolwire_pipeline::failure::{Failure, Kind};
 const NOW: u64 = 1_795_392_000;
 
 fn account(limits: KeyLimits) -> Arc<Account> {
-    Ledger::new(None).account("team", &Grant { models: Vec::new(), limits }, NOW)
+    Ledger::new(&Stores::in_folder(None)).account("team", &Grant { models: Vec::new(), limits }, NOW)
 }
 
 fn demand(input: u64, max_output: u64) -> RequestDemand {
@@ -148,7 +148,7 @@ async fn used_up_budget_has_the_answer_of_its_dialect() {
 
 #[tokio::test(start_paused = true)]
 async fn change_of_limits_keeps_what_was_used() {
-    let ledger = Ledger::new(None);
+    let ledger = Ledger::new(&Stores::in_folder(None));
     let grant = |requests, streams| Grant {
         models: Vec::new(),
         limits: KeyLimits {
@@ -176,7 +176,7 @@ async fn counts_survive_a_restart() {
         models: Vec::new(),
         limits: KeyLimits { tokens_per_month: Some(50), ..KeyLimits::default() },
     };
-    let ledger = || Ledger::new(Some(folder.path().to_owned()));
+    let ledger = || Ledger::new(&Stores::in_folder(Some(folder.path().to_owned())));
     let first = ledger();
     let account = first.account("team", &grant, NOW);
     admit(&account, demand(1, 1)).unwrap().settle(Some("m"), (30, 29), NOW);
@@ -207,7 +207,7 @@ fn usage_that_older_versions_saved_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = "usage.redb";
         std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
-        let ledger = Ledger::new(Some(folder.path().to_owned()));
+        let ledger = Ledger::new(&Stores::in_folder(Some(folder.path().to_owned())));
         let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
         let counts = ledger.account("team", &grant, NOW).usage.current(NOW).0;
         assert_eq!((counts.requests, counts.input_tokens, counts.output_tokens), (2, 200, 40), "{version}");
@@ -219,7 +219,7 @@ fn usage_that_older_versions_saved_is_read() {
 fn damaged_file_of_usage_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
-    let ledger = || Ledger::new(Some(folder.path().to_owned()));
+    let ledger = || Ledger::new(&Stores::in_folder(Some(folder.path().to_owned())));
     let used = |ledger: &Ledger| ledger.account("team", &grant, NOW).usage.current(NOW).0.tokens();
     let mut expected = 0;
     for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
@@ -253,7 +253,7 @@ fn damaged_file_of_usage_loses_nothing() {
 fn usage_that_another_process_holds_is_counted_when_it_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
-    let ledger = || Ledger::new(Some(folder.path().to_owned()));
+    let ledger = || Ledger::new(&Stores::in_folder(Some(folder.path().to_owned())));
     let used = |ledger: &Ledger| ledger.account("team", &grant, NOW).usage.current(NOW).0.tokens();
     let first = ledger();
     first.account("team", &grant, NOW).usage.add((100, 0), 0, NOW);
@@ -277,4 +277,40 @@ fn usage_that_another_process_holds_is_counted_when_it_is_free() {
     assert_eq!(used(&second), 117);
     drop(second);
     assert_eq!(used(&ledger()), 117);
+}
+
+/// When a machine starts with a wrong clock, a server may begin with the wrong month.
+#[test]
+fn clock_that_is_set_later_finds_the_saved_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = Stores::in_folder(Some(folder.path().to_owned()));
+    let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
+    let use_some = |ledger: &Ledger, now: u64| {
+        let account = ledger.account("team", &grant, now);
+        account.admit_here(demand(1, 1), ClientDialect::Chat, now).unwrap().settle(None, (20, 30), now);
+        account
+    };
+    let first = Ledger::new(&stores);
+    use_some(&first, NOW);
+    first.save(NOW);
+    drop(first);
+
+    let long_ago = 1_577_836_800;
+    let second = Ledger::new(&stores);
+    use_some(&second, long_ago);
+    second.save(long_ago);
+    let account = use_some(&second, NOW);
+    second.save(NOW);
+    let (counts, _) = account.used(NOW);
+    assert_eq!((counts.requests, counts.tokens()), (2, 100));
+    drop(second);
+
+    let third = Ledger::new(&stores);
+    let (counts, _) = third.account("team", &grant, NOW).used(NOW);
+    assert_eq!((counts.requests, counts.tokens()), (2, 100));
+    let (counts, _) = third.account("team", &grant, NOW).used(long_ago);
+    assert_eq!(counts.requests, 0, "not read yet");
+    third.save(long_ago);
+    let (counts, _) = third.account("team", &grant, NOW).used(long_ago);
+    assert_eq!((counts.requests, counts.tokens()), (1, 50));
 }

@@ -71,6 +71,8 @@ impl MonthCounts {
 struct Months {
     current: (Month, MonthCounts),
     other: Option<(Month, MonthCounts)>,
+    /// Months that began here. Earlier counts of them may have been saved, if the clock has been wrong.
+    begun: Vec<Month>,
     reserved: u64,
 }
 
@@ -79,7 +81,12 @@ impl Months {
     fn at(&mut self, month: Month) -> &mut MonthCounts {
         if self.current.0 != month {
             let known = self.other.take().filter(|(other, _)| *other == month);
-            let next = known.unwrap_or_else(|| (month, MonthCounts::default()));
+            let next = known.unwrap_or_else(|| {
+                if !self.begun.contains(&month) {
+                    self.begun.push(month);
+                }
+                (month, MonthCounts::default())
+            });
             self.other = Some(mem::replace(&mut self.current, next));
         }
         &mut self.current.1
@@ -108,7 +115,12 @@ impl Usage {
         Self {
             streams: AtomicU64::new(0),
             mean_output: AtomicU64::new(FIRST_OUTPUT),
-            months: Mutex::new(Months { current: (month, counts), other: None, reserved: 0 }),
+            months: Mutex::new(Months {
+                current: (month, counts),
+                other: None,
+                begun: Vec::new(),
+                reserved: 0,
+            }),
             is_changed: AtomicBool::new(false),
         }
     }
@@ -209,13 +221,23 @@ impl Usage {
         }
     }
 
-    /// Returns the counts that have changed since the last call.
+    /// Returns the months that have begun since the last call. Saved counts of them are added with [`Usage::found`].
+    pub(super) fn begun(&self) -> Vec<Month> {
+        mem::take(&mut self.months.lock().begun)
+    }
+
+    /// Returns the counts that have changed since the last call, except those of months that [`Usage::begun`] did not
+    /// return yet: they must not replace saved counts.
     pub(super) fn changed(&self) -> Vec<(Month, MonthCounts)> {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
         let months = self.months.lock();
-        [Some(months.current.clone()), months.other.clone()].into_iter().flatten().collect()
+        if !months.begun.is_empty() {
+            self.is_changed.store(true, Ordering::Release);
+        }
+        let known = [Some(months.current.clone()), months.other.clone()].into_iter().flatten();
+        known.filter(|(month, _)| !months.begun.contains(month)).collect()
     }
 }
 
@@ -246,6 +268,8 @@ mod tests {
         // The clock is set back, and then forward again.
         assert_eq!(usage.reserve(1, 100, NOW), Err(BudgetRefusal::Gone(next)));
         assert_eq!(usage.current(next), (Counts { input_tokens: 7, ..Counts::default() }, 0));
+        assert_eq!(usage.changed().len(), 1, "the other month may have been saved before");
+        assert_eq!(usage.begun(), [Month::of(next)]);
         assert_eq!(usage.changed().len(), 2);
         assert_eq!(usage.changed(), []);
     }

@@ -17,16 +17,16 @@ use prometheus_client::{
 };
 
 use toolwire_execution::{AuditEvent, ErrorCode, Record, files::ImageGauges};
-use toolwire_net::{telemetry::TraceMetrics, tls::CertificateMetrics};
+use toolwire_net::{store::FileMetrics, telemetry::TraceMetrics, tls::CertificateMetrics};
 use toolwire_pipeline::{dialect::Skipped, failure::Kind, pipeline::Tally};
 
 use self::{
     names::Names,
     series::{
-        CallLabels, Series, attempts, config_reloads, constraints_failed, dropped_fields, first_byte_seconds,
-        follow_ups, hosted_call_seconds, hosted_calls, key_requests, key_tokens, lumo_refreshes,
-        missed_calls, quoted_calls, requests, skipped, tokens, tools_left_out, upstream_errors,
-        upstream_unsolicited, waiting_requests, warnings,
+        CallLabels, Series, attempts, clock_jumps, config_reloads, constraints_failed, dropped_fields,
+        first_byte_seconds, follow_ups, hosted_call_seconds, hosted_calls, key_requests, key_tokens,
+        lumo_refreshes, missed_calls, quoted_calls, requests, skipped, tokens, tools_left_out,
+        upstream_errors, upstream_unsolicited, waiting_requests, warnings,
     },
 };
 use super::{
@@ -73,8 +73,13 @@ impl Metrics {
     /// Creates all metrics at zero. If `tool_names` is set, the names of called tools become labels.
     pub(crate) fn new(tool_names: bool) -> Self {
         let (mut registry, mut model_registry) = (Registry::with_prefix("toolwire"), Registry::default());
+        let series = Series::new(&mut registry);
+        for direction in ["ahead", "back"] {
+            // Otherwise the first increase would not be visible.
+            drop(series.clock_jumps.get_or_create(&clock_jumps::Labels { direction }));
+        }
         Self {
-            series: Series::new(&mut registry),
+            series,
             registry,
             models: ModelSeries::new(&mut model_registry),
             model_registry,
@@ -271,6 +276,22 @@ impl Metrics {
     /// The counter of responses that could not be stored.
     pub(crate) fn store_failures(&self) -> Counter {
         self.series.store_failures.clone()
+    }
+
+    /// The metrics of the files with state.
+    pub(crate) fn store_files(&self) -> FileMetrics {
+        let Series { store_unwritten: unwritten, store_damaged_files: damaged, .. } = &self.series;
+        FileMetrics { unwritten: unwritten.clone(), damaged: damaged.clone() }
+    }
+
+    /// Counts that the system's clock was set, in this direction.
+    pub(crate) fn clock_jump(&self, direction: &'static str) {
+        self.series.clock_jumps.get_or_create(&clock_jumps::Labels { direction }).inc();
+    }
+
+    /// The counter of times that file descriptors ran short.
+    pub(crate) fn descriptor_shortages(&self) -> Counter {
+        self.series.descriptor_shortages.clone()
     }
 
     /// The gauge that shows whether the server with the shared state is unreachable.

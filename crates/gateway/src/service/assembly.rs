@@ -195,7 +195,8 @@ fn redactor(config: &Config, earlier: Option<&ServiceState>) -> Arc<Redactor> {
 /// Creates the state that outlives a request, with the limits of `config`.
 fn stored(config: &Config, stores: Stores, metrics: &Metrics, earlier: Option<&ServiceState>) -> StoredState {
     let Limits { max_turn_state, turn_state_ttl, max_body, .. } = config.limits;
-    let lasting = if config.store == StoreKind::Off { &Stores::Embedded(None) } else { &stores };
+    let unsaved = Stores::in_folder(None);
+    let lasting = if config.store == StoreKind::Off { &unsaved } else { &stores };
     let (turns, responses, hops) = match earlier.map(|earlier| &earlier.stored) {
         Some(stored) => (
             stored.turns.with_limits(max_turn_state, turn_state_ttl),
@@ -219,7 +220,9 @@ fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
             let on_change = move |reach| _ = away.set((reach == Reach::Away).into());
             Stores::on_server(address.clone(), Box::new(on_change))
         }
-        StoreKind::Embedded | StoreKind::Off => Ok(Stores::Embedded(config.state_dir.clone())),
+        StoreKind::Embedded | StoreKind::Off => {
+            Ok(Stores::Embedded(config.state_dir.clone(), metrics.store_files()))
+        }
     }
 }
 
@@ -255,8 +258,8 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
                 unchecked: metrics.unchecked_requests(),
             })
         }
-        None if config.store == StoreKind::Off => Ledger::new(None),
-        None => Ledger::new(config.state_dir.clone()),
+        None if config.store == StoreKind::Off => Ledger::new(&Stores::in_folder(None)),
+        None => Ledger::new(stores),
     }
 }
 

@@ -76,7 +76,7 @@ impl Worker {
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopped = pin!(self.service.drain().when_begun());
-        let mut shortage = Shortage::new();
+        let mut shortage = Shortage::new(self.service.get().shared.monitors.metrics.descriptor_shortages());
         loop {
             tokio::select! {
                 () = &mut stopped => break,

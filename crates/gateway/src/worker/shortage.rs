@@ -17,6 +17,7 @@ use std::{
 };
 
 use pin_project::pin_project;
+use prometheus_client::metrics::counter::Counter;
 use rustix::process::{Resource, getrlimit};
 use tokio::{
     net::TcpStream,
@@ -47,6 +48,7 @@ pub(super) struct Shortage {
     logged: Option<Instant>,
     /// Number of failures that have not been logged.
     failures: u64,
+    shortages: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -57,14 +59,22 @@ struct Leaving {
 }
 
 impl Shortage {
-    pub(super) fn new() -> Self {
+    /// `shortages` counts each time that descriptors run out.
+    pub(super) fn new(shortages: Counter) -> Self {
         let limit = getrlimit(Resource::Nofile).current;
-        Self::of_limit(limit)
+        Self { shortages, ..Self::of_limit(limit) }
     }
 
     fn of_limit(limit: Option<u64>) -> Self {
         let reserve = limit.map(|limit| limit - limit / RESERVE);
-        Self { reserve, next: 0, leaving: Arc::default(), logged: None, failures: 0 }
+        Self {
+            reserve,
+            next: 0,
+            leaving: Arc::default(),
+            logged: None,
+            failures: 0,
+            shortages: Counter::default(),
+        }
     }
 
     /// Counts a connection that is about to be served. `drain` becomes ready when the server stops.
@@ -81,6 +91,7 @@ impl Shortage {
         let reserve = self.reserve?;
         let descriptor = u64::try_from(stream.as_raw_fd()).ok()?;
         (descriptor >= reserve && self.make_room()).then(|| {
+            self.shortages.inc();
             self.log(None);
             PAUSE
         })
@@ -89,6 +100,7 @@ impl Shortage {
     pub(super) fn failed(&mut self, error: &io::Error) {
         self.failures += 1;
         if is_of_descriptors(error) {
+            self.shortages.inc();
             self.make_room();
         }
         self.log(Some(error));
@@ -115,11 +127,11 @@ impl Shortage {
         let failures = std::mem::take(&mut self.failures);
         match error {
             Some(error) if is_of_descriptors(error) => tracing::warn!(
-                %error, failures, "connections cannot be accepted; closing those that wait for a request"
+                %error, failures, "connections cannot be accepted; closing those that wait for a request. Raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=`)"
             ),
             Some(error) => tracing::warn!(%error, failures, "connections cannot be accepted"),
             None => tracing::warn!(
-                "few file descriptors are left (`ulimit -n`); closing connections that wait for a request"
+                "few file descriptors are left; closing connections that wait for a request. Raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=`)"
             ),
         }
     }

@@ -14,6 +14,8 @@ use std::{
 use parking_lot::Mutex;
 use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
 
+use super::overlay::Overlay;
+
 /// The size of a block in bytes, which is the size of a page in redb.
 const BLOCK: usize = 4096;
 
@@ -22,6 +24,8 @@ pub(super) struct CheckedFile {
     file: FileBackend,
     /// Checksums by block number. 0 means unknown.
     sums: Mutex<Vec<u64>>,
+    /// Takes the changes if the file must not be changed.
+    overlay: Option<Mutex<Overlay>>,
     #[cfg(test)]
     pub(super) faults: super::disk::Faults,
 }
@@ -31,9 +35,17 @@ impl CheckedFile {
         Ok(Self {
             file: FileBackend::new(file)?,
             sums: Mutex::default(),
+            overlay: None,
             #[cfg(test)]
             faults: super::disk::Faults::default(),
         })
+    }
+
+    /// Like [`CheckedFile::new`], but keeps all changes in memory.
+    pub(super) fn unchanged(file: File) -> Result<Self, DatabaseError> {
+        let mut checked = Self::new(file)?;
+        checked.overlay = Some(Mutex::new(Overlay::new(checked.file.len()?)));
+        Ok(checked)
     }
 
     /// Forgets the checksums of all blocks that overlap these bytes.
@@ -91,10 +103,16 @@ fn sum(block: &[u8]) -> u64 {
 
 impl StorageBackend for CheckedFile {
     fn len(&self) -> io::Result<u64> {
-        self.file.len()
+        match &self.overlay {
+            Some(overlay) => Ok(overlay.lock().len()),
+            None => self.file.len(),
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if let Some(overlay) = &self.overlay {
+            return overlay.lock().read(&self.file, offset, out);
+        }
         self.file.read(offset, out)?;
         if self.learn(offset, out) {
             return Ok(());
@@ -103,6 +121,10 @@ impl StorageBackend for CheckedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        if let Some(overlay) = &self.overlay {
+            overlay.lock().set_len(len);
+            return Ok(());
+        }
         #[cfg(test)]
         self.faults.grow(self.file.len()?, len)?;
         self.sums.lock().truncate(number(len));
@@ -110,10 +132,13 @@ impl StorageBackend for CheckedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        if self.overlay.is_some() { Ok(()) } else { self.file.sync_data() }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if let Some(overlay) = &self.overlay {
+            return overlay.lock().write(&self.file, offset, data);
+        }
         // If the write fails, the content of these blocks is unknown.
         self.forget(offset, data);
         #[cfg(test)]

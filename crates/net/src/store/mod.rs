@@ -20,12 +20,17 @@
 mod address;
 mod checked_file;
 mod disk;
+mod file_report;
 mod memory;
+mod open_file;
+mod overlay;
 #[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]
 mod redis;
+mod server_facts;
 mod shared_limits;
 mod shared_text;
 mod spaces;
+mod steady_clock;
 mod writing;
 
 use std::{
@@ -42,12 +47,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use self::{
     address::{Node, Sentinels, StoreAddress},
+    file_report::FileMetrics,
+    open_file::{FileState, examine},
     redis::RedisServer,
+    server_facts::ServerFacts,
     shared_limits::{Admission, Asked, Demand, Lease, Refusal, SharedLimits, Spent, Verdict},
     shared_text::{Revised, Revision, SharedText},
-    spaces::{OnChange, Reach, Space, Stores},
+    spaces::{OnChange, Reach, Space, Stores, examine_files},
 };
-use self::{disk::Disk, memory::Memory};
+use self::{disk::Disk, file_report::FileReport, memory::Memory, steady_clock::SteadyClock};
 
 /// Whether this build can store state on a Redis or Valkey server.
 pub const HAS_REDIS: bool = cfg!(feature = "redis");
@@ -153,8 +161,24 @@ pub struct StoreSettings {
     pub ttl: Duration,
 }
 
-/// Called with the number of values that could not be written.
-pub type OnFailure = Box<dyn Fn(u64) + Send + Sync>;
+/// Values that are not where they should be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStored {
+    /// So many values could not be written for the first time. They wait in memory.
+    Delayed(u64),
+    /// So many values are lost.
+    Lost(u64),
+}
+
+impl NotStored {
+    pub fn count(self) -> u64 {
+        let (Self::Delayed(count) | Self::Lost(count)) = self;
+        count
+    }
+}
+
+/// Called when values could not be stored.
+pub type OnFailure = Box<dyn Fn(NotStored) + Send + Sync>;
 
 /// A store on this machine.
 pub struct EmbeddedStore {
@@ -174,22 +198,34 @@ struct Shared {
     /// Values that are not on disk yet, or that cannot be written.
     memory: Mutex<Memory>,
     disk: Mutex<Disk>,
+    clock: SteadyClock,
+    report: FileReport,
     on_failure: OnFailure,
 }
 
 impl EmbeddedStore {
-    /// Creates a store. Does not access the disk yet.
+    /// Creates a store. Does not access the disk yet. Its values expire as soon as the time that callers give says so.
     pub fn new(settings: StoreSettings, on_failure: OnFailure) -> Self {
-        Self::in_file(settings, Space::Responses.file(), on_failure)
+        let report = FileReport::new(Space::Responses.file(), FileMetrics::default());
+        Self::in_file(settings, report, SteadyClock::without_grace(), on_failure)
     }
 
-    /// Creates a store in the file of this name, which no other store may use. If the file exists, the thread starts to
-    /// read it.
-    pub(crate) fn in_file(settings: StoreSettings, file: &str, on_failure: OnFailure) -> Self {
+    /// Creates a store in the file of this report, which no other store may use. If the file exists, the thread starts
+    /// to read it.
+    pub(crate) fn in_file(
+        settings: StoreSettings,
+        report: FileReport,
+        clock: SteadyClock,
+        on_failure: OnFailure,
+    ) -> Self {
         let memory = Mutex::new(Memory::new(settings.max_bytes.min(MAX_MEMORY)));
-        let disk = Disk::new(settings.folder.as_ref().map(|folder| folder.join(file)), settings.max_bytes);
+        let path = settings.folder.as_ref().map(|folder| folder.join(report.file()));
+        if path.is_some() {
+            report.written();
+        }
+        let disk = Disk::new(path, settings.max_bytes, report.clone());
         let exists = disk.exists();
-        let shared = Shared { settings, memory, disk: Mutex::new(disk), on_failure };
+        let shared = Shared { settings, memory, disk: Mutex::new(disk), clock, report, on_failure };
         let store = Self { shared: Arc::new(shared), writer: Mutex::new(None) };
         if exists {
             store.wake();
@@ -225,6 +261,7 @@ const MAX_MEMORY: usize = 64 << 20;
 
 impl Store for EmbeddedStore {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
+        let now = self.shared.clock.earliest(now);
         // A separate statement, so that the memory is not locked while the disk is read.
         let found = lock(&self.shared.memory).get(key, now);
         match found {
@@ -234,15 +271,17 @@ impl Store for EmbeddedStore {
     }
 
     fn put(&self, key: Key, value: Bytes, now: u64) {
-        let expires = now.saturating_add(self.shared.settings.ttl.as_secs());
+        let begin = self.shared.clock.latest(now);
+        let expires = begin.saturating_add(self.shared.settings.ttl.as_secs());
         let lost = lock(&self.shared.memory).put(key, value, expires);
-        self.shared.lost(lost);
+        self.shared.not_stored(NotStored::Lost(lost));
         if self.shared.settings.folder.is_some() {
             self.wake();
         }
     }
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
+        let now = self.shared.clock.earliest(now);
         let in_memory = lock(&self.shared.memory).remove(key, now);
         // The thread locks the disk before it takes values from memory, and unlocks it after they are written. So if
         // the thread has taken the value, it is on disk by the time this gets the lock.
@@ -256,9 +295,9 @@ impl Store for EmbeddedStore {
 }
 
 impl Shared {
-    fn lost(&self, count: u64) {
-        if count > 0 {
-            (self.on_failure)(count);
+    fn not_stored(&self, values: NotStored) {
+        if values.count() > 0 {
+            (self.on_failure)(values);
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use super::{OnChange, OnFailure, SharedLimits, SharedText, Space, Store, StoreAddress};
+use super::{
+    OnChange, OnFailure, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
+};
 
 /// A server that stores values and limits. It cannot be created in this build.
 #[derive(Debug)]
@@ -15,6 +17,14 @@ impl RedisServer {
     /// Always.
     pub(super) fn new(_address: StoreAddress, _on_change: OnChange) -> io::Result<Self> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this build cannot use a server"))
+    }
+
+    /// Fails, since this build does not support servers.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn examine(_address: &StoreAddress) -> Result<ServerFacts, StoreError> {
+        Err(StoreError::new("this build cannot use a server"))
     }
 
     pub(super) fn store(

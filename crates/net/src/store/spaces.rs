@@ -1,10 +1,15 @@
 //! [`Stores`]: where each kind of state is stored.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
-    EmbeddedStore, OnFailure, SharedLimits, SharedText, Store, StoreAddress, StoreSettings,
-    redis::RedisServer,
+    EmbeddedStore, FileMetrics, FileState, OnFailure, SharedLimits, SharedText, Store, StoreAddress,
+    StoreSettings, examine, file_report::FileReport, redis::RedisServer, steady_clock::SteadyClock,
 };
 
 /// A kind of state, which has its own file, or its own namespace on a server.
@@ -23,6 +28,10 @@ pub enum Space {
 }
 
 impl Space {
+    /// All kinds of state, in the order of their files in reports.
+    const ALL: [Self; 6] =
+        [Self::Responses, Self::Deferred, Self::TurnStates, Self::Usage, Self::UsageCopy, Self::Results];
+
     /// The name of the file. Newer versions must be able to read it.
     pub(super) fn file(self) -> &'static str {
         match self {
@@ -50,12 +59,23 @@ pub type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
 #[derive(Debug, Clone)]
 pub enum Stores {
     /// On this machine: in this folder, or in memory if there is none.
-    Embedded(Option<PathBuf>),
+    Embedded(Option<PathBuf>, FileMetrics),
     /// On a server that several instances share.
     Redis(Arc<RedisServer>),
 }
 
+/// Returns the state of each file below `folder` in which state is stored. Changes nothing, but reads all files.
+pub fn examine_files(folder: &Path) -> Vec<(PathBuf, FileState)> {
+    let files = Space::ALL.map(|space| folder.join(space.file()));
+    files.into_iter().map(|file| (file.clone(), examine(&file))).collect()
+}
+
 impl Stores {
+    /// Stores state on this machine, in `folder` or in memory, without metrics.
+    pub fn in_folder(folder: Option<PathBuf>) -> Self {
+        Self::Embedded(folder, FileMetrics::default())
+    }
+
     /// Stores state on the server or cluster at `address`, which may be unreachable at this point.
     ///
     /// # Errors
@@ -74,9 +94,10 @@ impl Stores {
         on_failure: OnFailure,
     ) -> Arc<dyn Store> {
         match self {
-            Self::Embedded(folder) => {
+            Self::Embedded(folder, metrics) => {
                 let settings = StoreSettings { folder: folder.clone(), max_bytes, ttl };
-                Arc::new(EmbeddedStore::in_file(settings, space.file(), on_failure))
+                let report = FileReport::new(space.file(), metrics.clone());
+                Arc::new(EmbeddedStore::in_file(settings, report, SteadyClock::default(), on_failure))
             }
             Self::Redis(server) => server.store(space, ttl, on_failure),
         }
@@ -84,17 +105,17 @@ impl Stores {
 
     /// Whether state outlives this process.
     pub fn are_lasting(&self) -> bool {
-        !matches!(self, Self::Embedded(None))
+        !matches!(self, Self::Embedded(None, _))
     }
 
     pub fn is_shared(&self) -> bool {
-        !matches!(self, Self::Embedded(_))
+        !matches!(self, Self::Embedded(..))
     }
 
     /// The limits that apply to all instances together. `None` if the state is not shared.
     pub fn limits(&self) -> Option<Arc<dyn SharedLimits>> {
         match self {
-            Self::Embedded(_) => None,
+            Self::Embedded(..) => None,
             Self::Redis(server) => Some(server.limits()),
         }
     }
@@ -102,7 +123,7 @@ impl Stores {
     /// The shared string called `name`. `None` if the state is not shared.
     pub fn text(&self, name: &str) -> Option<Arc<dyn SharedText>> {
         match self {
-            Self::Embedded(_) => None,
+            Self::Embedded(..) => None,
             Self::Redis(server) => Some(server.text(name)),
         }
     }

@@ -131,7 +131,7 @@ fn file_that_cannot_be_used_leaves_values_in_memory() {
     fs::write(&blocked, "not a folder").unwrap();
     let failures = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&failures);
-    let on_failure = move |count| _ = counted.fetch_add(count, Ordering::Relaxed);
+    let on_failure = move |values: NotStored| _ = counted.fetch_add(values.count(), Ordering::Relaxed);
     let store = EmbeddedStore::new(settings(Some(&blocked)), Box::new(on_failure));
     store.put(key(1, "x"), Bytes::from_static(b"one"), 0);
     assert_eq!(text(&store, &key(1, "x"), 0).as_deref(), Some("one"));
@@ -172,7 +172,7 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let failures = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&failures);
-    let on_failure = move |count| _ = counted.fetch_add(count, Ordering::Relaxed);
+    let on_failure = move |values: NotStored| _ = counted.fetch_add(values.count(), Ordering::Relaxed);
     let settings = StoreSettings { max_bytes: 1 << 20, ..settings(Some(folder.path())) };
     let first = EmbeddedStore::new(settings.clone(), Box::new(on_failure));
     let faults = lock(&first.shared.disk).faults.clone();
@@ -186,14 +186,8 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
         put("newer", "two");
         (0..100).for_each(|number| put(&format!("{round} {number}"), "three"));
         wait("failed", || failures.load(Ordering::Relaxed) > failed);
-        // Reopening the file needs space as well. Until there is space, the store must not claim that there is no
-        // value.
-        let before = first.get(&key(1, "before"), 0);
-        assert!(
-            before
-                .as_ref()
-                .map_or_else(|error| !error.is_unusable(), |before| before.as_deref() == Some(b"one"))
-        );
+        // Opening the file again needs space as well, but reading it does not.
+        assert_eq!(text(&first, &key(1, "before"), 0).as_deref(), Some("one"));
         put("newer", "four");
         faults.set_full(false);
         wait("written again", || waiting(&first) == 0);
@@ -348,4 +342,100 @@ fn file_of_a_process_that_has_ended_is_used() {
     for (name, value) in [("first", "one"), ("second", "two")] {
         assert_eq!(text(&second, &key(1, name), 0).as_deref(), Some(value));
     }
+}
+
+/// What can be stored of a file that was created on a full disk is not a damaged file.
+#[test]
+fn new_file_that_could_not_be_completed_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = FileMetrics::default();
+    let damaged = || metrics.damaged.get_or_create(&[("file", "store.redb")]).get();
+    let unwritten = || metrics.unwritten.get_or_create(&[("file", "store.redb")]).get();
+    let report = FileReport::new("store.redb", metrics.clone());
+    let first = EmbeddedStore::in_file(
+        settings(Some(folder.path())),
+        report,
+        SteadyClock::default(),
+        Box::new(|_| ()),
+    );
+    lock(&first.shared.disk).faults.set_full(true);
+    first.put(key(1, "x"), Bytes::from_static(b"one"), 0);
+    wait("failed", || unwritten() == 1);
+    // The file is created again every second.
+    thread::sleep(disk::RETRY + disk::RETRY / 2);
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((names.as_slice(), damaged()), ([].as_slice(), 0));
+    lock(&first.shared.disk).faults.set_full(false);
+    wait("written", || waiting(&first) == 0);
+    assert_eq!((unwritten(), damaged()), (0, 0));
+}
+
+/// A file system may lose the content of a file when a machine crashes.
+#[test]
+fn file_that_has_lost_its_content_counts_as_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("store.redb"), "").unwrap();
+    let metrics = FileMetrics::default();
+    let report = FileReport::new("store.redb", metrics.clone());
+    let settings = settings(Some(folder.path()));
+    let store = EmbeddedStore::in_file(settings, report, SteadyClock::default(), Box::new(|_| ()));
+    assert_eq!(text(&store, &key(1, "x"), 0), None);
+    assert_eq!(metrics.damaged.get_or_create(&[("file", "store.redb")]).get(), 1);
+}
+
+#[test]
+fn values_outlive_a_clock_that_is_wrong_for_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    for folder in [None, Some(folder.path())] {
+        let report = FileReport::new("store.redb", FileMetrics::default());
+        let store =
+            EmbeddedStore::in_file(settings(folder), report, SteadyClock::default(), Box::new(|_| ()));
+        store.put(key(1, "x"), Bytes::from_static(b"one"), 1000);
+        assert_eq!(text(&store, &key(1, "x"), 1000).as_deref(), Some("one"));
+        let later = 1000 + 86_400;
+        assert_eq!(text(&store, &key(1, "x"), later).as_deref(), Some("one"));
+        store.put(key(1, "y"), Bytes::from_static(b"two"), later);
+        if folder.is_some() {
+            wait("written", || waiting(&store) == 0);
+        }
+        assert_eq!(text(&store, &key(1, "x"), 1050).as_deref(), Some("one"), "the clock is right again");
+        assert_eq!(text(&store, &key(1, "x"), 1101), None, "it has expired");
+        assert_eq!(text(&store, &key(1, "y"), later + 99).as_deref(), Some("two"));
+        store.put(key(1, "z"), Bytes::from_static(b"three"), 10);
+        assert_eq!(
+            text(&store, &key(1, "z"), 1150).as_deref(),
+            Some("three"),
+            "it was stored while the clock was behind"
+        );
+    }
+}
+
+#[test]
+fn files_are_examined_without_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.redb");
+    assert_eq!(examine(&file), FileState::Missing);
+    let whole = filled(10);
+    let mut damaged = whole.clone();
+    damaged[..100].fill(b'?');
+    for (content, is_damaged) in [(whole.as_slice(), false), (damaged.as_slice(), true), (&[], true)] {
+        fs::write(&file, content).unwrap();
+        match examine(&file) {
+            FileState::Whole(len) => assert!(!is_damaged && len == content.len() as u64),
+            FileState::Damaged(_) => assert!(is_damaged),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(fs::read(&file).unwrap(), content);
+    }
+    fs::write(&file, &whole).unwrap();
+    let running = store(Some(folder.path()));
+    assert!(running.get(&key(1, "0"), 0).unwrap().is_some());
+    assert_eq!(examine(&file), FileState::InUse);
+    // As a process leaves its file that is killed.
+    let killed = fs::read(&file).unwrap();
+    drop(running);
+    fs::write(&file, &killed).unwrap();
+    assert_eq!(examine(&file), FileState::Whole(killed.len() as u64));
+    assert_eq!(fs::read(&file).unwrap(), killed);
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Key, Shared, StoreError,
+    Key, NotStored, Shared, StoreError,
     disk::{Disk, pause_after},
     lock,
     memory::Entry,
@@ -96,14 +96,16 @@ impl Writing<'_> {
 
     fn write(&mut self, disk: &mut Disk, entries: &[(Key, Entry)]) -> Result<(), StoreError> {
         let values = entries.iter().map(|(key, entry)| (&*key.bytes, entry.expires, &*entry.value));
-        let newest = entries.iter().map(|(_, entry)| entry.expires).max().unwrap_or(0);
-        let now = newest.saturating_sub(self.shared.settings.ttl.as_secs());
-        match disk.put(values, now) {
+        match disk.put(values, self.shared.clock.last_earliest()) {
             Ok(()) => {
                 let mut memory = lock(&self.shared.memory);
                 entries.iter().for_each(|(key, entry)| memory.written(key, entry.number));
                 if self.logged.take().is_some() {
-                    tracing::info!("stored values are written to disk again");
+                    self.shared.report.written();
+                    tracing::info!(
+                        file = self.shared.report.file(),
+                        "stored values are written to disk again"
+                    );
                 }
                 Ok(())
             }
@@ -119,13 +121,15 @@ impl Writing<'_> {
         let is_new = |number: &u64| *number >= self.next_failure;
         let new: Vec<u64> = entries.iter().map(|(_, entry)| entry.number).filter(is_new).collect();
         self.next_failure = new.last().map_or(self.next_failure, |last| last + 1);
-        self.shared.lost(u64::try_from(new.len()).unwrap_or(u64::MAX));
+        self.shared.not_stored(NotStored::Delayed(u64::try_from(new.len()).unwrap_or(u64::MAX)));
+        self.shared.report.unwritten();
         let reason = error.to_string();
         if self.logged.as_ref() != Some(&reason) {
             tracing::error!(
                 error = reason,
                 values = entries.len(),
-                "stored values cannot be written to disk; they are kept in memory, and tried again"
+                "stored values cannot be written to disk; they are kept in memory (up to 64 MiB) and tried again until toolwire stops{}",
+                error.remedy()
             );
             self.logged = Some(reason);
         }

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     sync::Arc,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +22,31 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Delay before a second attempt if the files do not match, since one of them may just have been replaced.
 const SECOND_TRY: Duration = Duration::from_secs(1);
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How close the expiry of a certificate is, in the order in which it is logged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Expiry {
+    #[default]
+    Far,
+    /// Within a week.
+    Week,
+    /// Within a day.
+    Day,
+    Past,
+}
+
+impl Expiry {
+    fn of(identity: &Identity, now: SystemTime) -> Self {
+        match identity.expires.map(|expires| expires.duration_since(now)) {
+            Some(Err(_)) => Self::Past,
+            Some(Ok(left)) if left < DAY => Self::Day,
+            Some(Ok(left)) if left < DAY * 7 => Self::Week,
+            Some(Ok(_)) | None => Self::Far,
+        }
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
@@ -50,6 +75,8 @@ pub struct Certificates {
     current: RwLock<Identity>,
     /// Why the files cannot be used at the moment. It is logged again only when it changes.
     fault: Mutex<Option<String>>,
+    /// The last expiry that was logged.
+    logged: Mutex<Expiry>,
     metrics: CertificateMetrics,
 }
 
@@ -65,7 +92,13 @@ impl Certificates {
     pub fn new(settings: &TlsSettings, metrics: CertificateMetrics) -> Arc<Self> {
         let (files, identity) = (settings.files.clone(), settings.identity.clone());
         metrics.set_expiry(&identity);
-        Arc::new(Self { files, current: RwLock::new(identity), fault: Mutex::default(), metrics })
+        Arc::new(Self {
+            files,
+            current: RwLock::new(identity),
+            fault: Mutex::default(),
+            logged: Mutex::default(),
+            metrics,
+        })
     }
 
     /// Reads the files. If they cannot be used, the current certificate stays in use. A failure is logged and counted,
@@ -104,13 +137,37 @@ impl Certificates {
         }
     }
 
-    /// Reloads the files at regular intervals.
+    /// Reloads the files at regular intervals, and logs that the certificate expires soon or has expired.
     pub async fn watch(&self) -> Infallible {
         loop {
+            self.log_expiry(SystemTime::now());
             sleep(INTERVAL).await;
             // Failures were logged.
             let _ = self.reload().await;
         }
+    }
+
+    /// Logs how close the expiry is, once each time it comes closer. Returns it.
+    fn log_expiry(&self, now: SystemTime) -> Expiry {
+        let identity = self.current();
+        let expiry = Expiry::of(&identity, now);
+        let before = std::mem::replace(&mut *self.logged.lock(), expiry);
+        if expiry <= before {
+            return expiry;
+        }
+        let (cert, expires) = (self.files.cert.display(), identity.expires.map(humantime::format_rfc3339));
+        let expires = expires.map(|expires| expires.to_string());
+        match expiry {
+            Expiry::Past => tracing::error!(
+                %cert, expires,
+                "the certificate has expired: clients refuse connections. Replace its files; they are read without a restart"
+            ),
+            Expiry::Day | Expiry::Week => tracing::warn!(
+                %cert, expires, "the certificate expires soon. Replace its files; they are read without a restart"
+            ),
+            Expiry::Far => {}
+        }
+        expiry
     }
 
     async fn read(&self) -> Result<Option<Identity>, IdentityError> {
@@ -193,6 +250,25 @@ mod tests {
         fs::remove_file(folder.path().join("cert.pem")).unwrap();
         assert!(certificates.reload().await.unwrap_err().to_string().contains("cannot read"));
         assert_eq!(certificates.metrics.reload_failures.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn expiry_is_logged_each_time_it_comes_closer() {
+        let folder = TempDir::new().unwrap();
+        write(folder.path(), &made());
+        let certificates = certificates(folder.path());
+        let expires = certificates.current().expires.unwrap();
+        for (days, expected) in [(8, Expiry::Far), (7, Expiry::Far), (6, Expiry::Week), (1, Expiry::Week)] {
+            assert_eq!(certificates.log_expiry(expires - DAY * days), expected, "{days}");
+        }
+        assert_eq!(certificates.log_expiry(expires - Duration::from_secs(1)), Expiry::Day);
+        assert_eq!(certificates.log_expiry(expires + Duration::from_secs(1)), Expiry::Past);
+        assert_eq!(*certificates.logged.lock(), Expiry::Past);
+        assert_eq!(
+            certificates.log_expiry(expires - DAY * 30),
+            Expiry::Far,
+            "the clock was wrong, or it was renewed"
+        );
     }
 
     #[tokio::test]

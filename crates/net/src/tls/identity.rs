@@ -94,6 +94,11 @@ impl Identity {
         self.digest
     }
 
+    /// The expiry time of toolwire's own certificate. `None` if it cannot be determined.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.expires
+    }
+
     /// The expiry time of toolwire's own certificate if it has passed.
     pub fn expired(&self) -> Option<SystemTime> {
         self.expires.filter(|expires| *expires <= SystemTime::now())

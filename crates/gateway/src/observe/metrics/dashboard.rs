@@ -34,6 +34,9 @@ fn filled() -> Metrics {
     metrics.series.skipped.get_or_create(&skipped::Labels { upstream, reason: "malformed" }).inc();
     metrics.waiting("up");
     metrics.attempt("m", None);
+    let files = metrics.store_files();
+    files.unwritten.get_or_create(&[("file", "store.redb")]).set(1);
+    files.damaged.get_or_create(&[("file", "store.redb")]).inc();
     metrics.config_loaded(2, 1);
     metrics.series.tls_certificate_expiry_seconds.get_or_create(&[]).set(1);
     let call = CallRecord::new("c", "search", "{}", None);

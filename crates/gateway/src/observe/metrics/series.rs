@@ -56,7 +56,13 @@ metrics! {
     // State that outlives requests.
     store_failures: Counter, "Responses that could not be stored, so that they cannot be continued after a restart";
     store_away: Gauge, "1 while the server on which instances share their state cannot be used";
+    store_unwritten: Family<[(&'static str, &'static str); 1], Gauge>, "1 while a file in state_dir cannot be written, so that its newest values are only in memory";
+    store_damaged_files: Family<[(&'static str, &'static str); 1], Counter>, "Damaged files in state_dir whose places fresh ones took";
     unchecked_requests: Counter, "Requests of clients with names that were admitted by this instance's own counts, since the shared ones were away";
+
+    // The machine.
+    clock_jumps: Counter { direction: &'static str }, "Times that the system's clock was set by more than a minute, by direction (ahead, back)";
+    descriptor_shortages: Counter, "Times that connections could not be accepted, or idle ones were closed, because file descriptors ran short";
 
     // Hosted tools.
     hosted_calls: Counter { tool: String, provider: String, code: &'static str }, "Calls of hosted tools, by tool, provider and result code";

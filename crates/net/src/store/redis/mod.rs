@@ -15,6 +15,7 @@
 //! scripts detect repetitions.
 
 mod command;
+mod examine;
 mod limits;
 mod link;
 mod reach;
@@ -42,7 +43,8 @@ use self::{
     values::{Pending, Values},
 };
 use super::{
-    Asked, OnChange, OnFailure, Reach, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
+    Asked, OnChange, OnFailure, Reach, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress,
+    StoreError,
 };
 
 /// How long the process waits before it exits, for unwritten values and settlements to be sent.
@@ -93,6 +95,18 @@ impl RedisServer {
             runtime.shutdown_background();
         })?;
         Ok(Self { address, inner, handle, thread: Mutex::new(Some(Running { wanted, thread })) })
+    }
+
+    /// Asks the server at `address`, or one of a cluster, for its settings. Leaves nothing open.
+    ///
+    /// # Errors
+    /// No server answers.
+    pub async fn examine(address: &StoreAddress) -> Result<ServerFacts, StoreError> {
+        if address.uses_tls() {
+            // See `RedisServer::new`.
+            let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        }
+        examine::examine(address).await
     }
 
     pub(super) fn store(

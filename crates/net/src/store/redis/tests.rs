@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use super::{
     super::{
-        Admission, Demand, Key, Lease, Owner, Refusal, Revision, SharedLimits, Spent, Store, Stores, Verdict,
+        Admission, Demand, Key, Lease, NotStored, Owner, Refusal, Revision, SharedLimits, Spent, Store,
+        Stores, Verdict,
     },
     *,
 };
@@ -111,7 +112,8 @@ fn value_expires_and_too_large_one_is_not_kept() {
     let Some(server) = redis_server::RedisServer::start().unwrap() else { return };
     let lost = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&lost);
-    let on_failure = Box::new(move |count| _ = counted.fetch_add(count, Ordering::Relaxed));
+    let on_failure =
+        Box::new(move |values: NotStored| _ = counted.fetch_add(values.count(), Ordering::Relaxed));
     let ttl = Duration::from_secs(1);
     let short = Stores::Redis(client(&server.url())).open(Space::Results, 1, ttl, on_failure);
     short.put(key("x"), Bytes::from_static(b"one"), now());

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     super::{
-        Key, OnFailure, Space, Store, StoreError,
+        Key, NotStored, OnFailure, Space, Store, StoreError,
         memory::{Entry, Memory},
     },
     Inner, RedisServer,
@@ -157,12 +157,12 @@ impl Store for Values {
         let (key, pending) = (self.placed(&key), &self.server.inner.pending);
         if value.len() > MAX_VALUE {
             tracing::error!(bytes = value.len(), "a value is too large for the store");
-            (self.on_failure)(1);
+            (self.on_failure)(NotStored::Lost(1));
             return;
         }
         let lost = pending.memory.lock().put(key, value, now.saturating_add(self.ttl.as_secs()));
         if lost > 0 {
-            (self.on_failure)(lost);
+            (self.on_failure)(NotStored::Lost(lost));
         }
         pending.added.notify_one();
     }
