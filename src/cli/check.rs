@@ -20,7 +20,8 @@ pub(crate) struct Args {
     /// Write JSON: `ok`, `problems`, `config`
     #[arg(long)]
     pub json: bool,
-    /// Ask each upstream for its models, and say what is wrong: DNS, TLS, key, path, dialect
+    /// Ask each upstream for its models, check state_dir, the store, certificates, clock and limit of open files, and say
+    /// what is wrong
     #[arg(long)]
     pub doctor: bool,
     /// Describe every key of a configuration file

@@ -47,7 +47,11 @@ pub(super) fn add(
     match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) => {
             let known: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-            let nearest = nearest_names(word, &known).into_iter().map(str::to_owned).collect();
+            // Other programs have a command of this name.
+            let nearest = match word.as_str() {
+                "doctor" => vec!["check --doctor".to_owned()],
+                word => nearest_names(word, &known).into_iter().map(str::to_owned).collect(),
+            };
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(nearest));
         }
         (ErrorKind::UnknownArgument, _, Some(ContextValue::String(option))) => {

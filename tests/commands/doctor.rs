@@ -93,7 +93,13 @@ fn doctor_of(dialect: &str, base_url: &str, more: &str, flags: &[&str]) -> (i32,
     let arguments = [&["check", "--doctor", "--config", file.to_str().unwrap()], flags].concat();
     let (status, out, _) = run(toolwire(&arguments).env("KEY", SECRET));
     assert!(!out.contains(SECRET), "{out}");
-    (status, out)
+    if flags.contains(&"--json") || status == 2 {
+        return (status, out);
+    }
+    let (of_upstream, of_machine): (Vec<_>, Vec<_>) =
+        out.split_inclusive('\n').partition(|line| line.starts_with("up: "));
+    assert!(of_machine.iter().any(|line| line.starts_with("state_dir: ok: ")), "{out}");
+    (status, of_upstream.concat())
 }
 
 #[test]
@@ -253,6 +259,45 @@ fn a_proxy_that_is_away_is_named_instead_of_the_upstream() {
         server(&[("http://no-such-host.invalid/v1/models", "407 Proxy Authentication Required", "")]);
     let (_, out) = doctor("http://no-such-host.invalid/v1", &format!("proxy = \"http://{refusing}\""), &[]);
     assert!(out.starts_with("up: error: proxy: the proxy wants a user and a password (407"), "{out}");
+}
+
+#[test]
+fn a_clock_that_differs_from_the_upstreams_is_a_warning() {
+    let address = server(&[("/v1/models", "200 OK\r\ndate: Mon, 01 Jan 2024 00:00:00 GMT", LIST)]);
+    let (status, out) = doctor(&format!("http://{address}/v1"), "", &[]);
+    assert_eq!(status, 0, "{out}");
+    assert!(
+        out.contains("up: warning: this machine's clock is ") && out.contains("ahead of the upstream's"),
+        "{out}"
+    );
+}
+
+#[test]
+fn damaged_state_and_few_open_files_are_found_before_the_start() {
+    let address = server(&[("/v1/models", "200 OK", LIST)]);
+    let folder = TempDir::new().unwrap();
+    let (file, state) = (folder.path().join("toolwire.toml"), folder.path().join("state"));
+    let entry = format!(
+        "state_dir = {state:?}\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://{address}/v1\"\n\
+         [[models]]\nname = \"*\"\nupstream = \"up\"\n"
+    );
+    fs::write(&file, entry).unwrap();
+    let check = toolwire(&["check", "--doctor", "--config", file.to_str().unwrap()]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 200 && exec \"$0\" \"$@\""]);
+    limited.arg(check.get_program()).args(check.get_args());
+    let (status, out, _) = run(&mut limited);
+    assert_eq!(status, 0, "{out}");
+    assert!(out.contains("state_dir: ok: ") && !state.exists(), "{out}");
+    assert!(out.contains("open files: warning: 200 files may be open, but 64 responses"), "{out}");
+
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("store.redb"), vec![b'?'; 10_000]).unwrap();
+    let (status, out, _) = run(&mut limited);
+    assert_eq!(status, 1, "{out}");
+    assert!(out.contains("store: error: ") && out.contains("store.redb is damaged ("), "{out}");
+    assert_eq!(fs::read(state.join("store.redb")).unwrap(), vec![b'?'; 10_000]);
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn hints_know_the_words_of_others() {
         ([&serve[..], &["anthropic"]].concat(), "did you mean `messages`?"),
         ([&serve[..], &["openai"]].concat(), "did you mean `chat`?"),
         (vec!["check", "--config", file.to_str().unwrap()], "unknown key `url`; did you mean `base_url`?"),
+        (vec!["doctor"], "'check --doctor'"),
         (vec!["rewrite", "--from", "google"], "did you mean `gemini`?"),
         (vec!["rewrite", "--from", "chat", "--to", "claude"], "did you mean `messages`?"),
         (vec!["mock", "--generate", "--dialect", "claude"], "did you mean `messages`?"),

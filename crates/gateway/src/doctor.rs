@@ -1,11 +1,15 @@
-//! Requests each upstream's list of models, and explains problems in one line each.
+//! Requests each upstream's list of models, checks the machine, and explains problems in one line each.
 //!
 //! Nothing is generated. For an upstream without a list of models, the base URL is requested instead: any response
 //! shows that there is a server.
 
 mod find;
+mod machine;
 
-pub use find::{FoundUpstream, find_upstream};
+pub use self::{
+    find::{FoundUpstream, find_upstream},
+    machine::{Finding, Grade, examine_machine},
+};
 
 use std::{
     fmt, io,
@@ -32,6 +36,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Time limit for resolving a name or for connecting, when each step is tried to find the one that fails.
 const STEP: Duration = Duration::from_secs(3);
+
+/// By how many seconds clocks may differ, including the time of the response.
+const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
 /// Maximum size in bytes of a list of models.
 const MAX_BODY: usize = 4 << 20;
@@ -133,18 +140,35 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
         Err(error) => {
             Err(Fault { part: Part::Settings, message: format!("no request can be written: {error}") })
         }
-        Ok((get, Some(list))) => match listed(&get, &list, upstream).await {
-            Ok(Listed::Names(names)) => {
-                warnings = unlisted(&names, upstream, config);
-                Ok(Health::Lists(names.len()))
-            }
-            Ok(Listed::Nothing(status)) => Ok(Health::Reachable(status)),
-            Err(fault) => Err(fault),
-        },
-        Ok((get, None)) => reached(&get, upstream).await.map(Health::Reachable),
+        Ok((get, list)) => {
+            let verdict = match list {
+                Some(list) => match listed(&get, &list, upstream).await {
+                    Ok(Listed::Names(names)) => {
+                        warnings = unlisted(&names, upstream, config);
+                        Ok(Health::Lists(names.len()))
+                    }
+                    Ok(Listed::Nothing(status)) => Ok(Health::Reachable(status)),
+                    Err(fault) => Err(fault),
+                },
+                None => reached(&get, upstream).await.map(Health::Reachable),
+            };
+            warnings.extend(get.seconds_ahead().and_then(clocks_differ));
+            verdict
+        }
     };
     let took = begun.elapsed();
     Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
+}
+
+/// Compares the clocks of this machine and the upstream, of which this machine's is `ahead` by so many seconds.
+fn clocks_differ(ahead: i64) -> Option<String> {
+    let direction = if ahead > 0 { "ahead of" } else { "behind" };
+    (ahead.unsigned_abs() > MAX_CLOCK_DIFFERENCE).then(|| {
+        format!(
+            "this machine's clock is {} seconds {direction} the upstream's: set it right (NTP), since certificates, keys and budgets go by it",
+            ahead.unsigned_abs()
+        )
+    })
 }
 
 /// The response to a request for the list of models.
@@ -285,7 +309,11 @@ async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
 async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
     if is_tls && !timeout(STEP, connect(upstream)).await.is_ok_and(|connected| connected.is_ok()) {
-        let message = format!("{why}: does this port speak TLS, and is its certificate trusted?");
+        let message = if why.contains("certificate expired") || why.contains("certificate not valid yet") {
+            format!("{why}: is this machine's clock right? If so, the upstream has to renew its certificate")
+        } else {
+            format!("{why}: does this port speak TLS, and is its certificate trusted?")
+        };
         return Fault { part: Part::Tls, message };
     }
     if !is_tls && speaks_tls(upstream).await {

@@ -1,4 +1,4 @@
-//! `toolwire check --doctor`: tests each upstream.
+//! `toolwire check --doctor`: tests each upstream, and what the configuration uses on this machine.
 
 use std::process::ExitCode;
 
@@ -9,25 +9,37 @@ use super::told;
 use crate::cli::{block_on::block_on, output::failed, problems, results};
 use toolwire_config::{Config, Problem};
 use toolwire_gateway::{
-    doctor::{Diagnosis, Health, examine},
+    doctor::{Diagnosis, Finding, Grade, Health, examine, examine_machine},
     observe::untrusted_text::escaped,
 };
 
-/// Tests the upstreams and prints one line for each, after the `warnings` about the configuration.
+/// Tests the upstreams and the machine, and prints one line for each result, after the `warnings` about the
+/// configuration.
 pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitCode {
-    let found = match block_on(Builder::new_current_thread(), examine(config)) {
+    let examined = async { (examine(config).await, examine_machine(config).await) };
+    let (found, machine) = match block_on(Builder::new_current_thread(), examined) {
         Ok(found) => found,
         Err(error) => return failed(error, None),
     };
-    let is_well = found.iter().all(|diagnosis| diagnosis.verdict.is_ok());
+    let is_well = found.iter().all(|diagnosis| diagnosis.verdict.is_ok())
+        && machine.iter().all(|finding| finding.grade != Grade::Error);
     let status = if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if is_json {
         let upstreams: Vec<_> = found.iter().map(value).collect();
-        let told = json!({ "ok": is_well, "problems": told(warnings), "upstreams": upstreams });
+        let told = json!({ "ok": is_well, "problems": told(warnings), "upstreams": upstreams, "machine": machine.iter().map(finding_value).collect::<Vec<_>>() });
         return results(status, |out| writeln!(out, "{told:#}"));
     }
     problems::say(warnings);
-    results(status, |out| found.iter().try_for_each(|diagnosis| out.write_all(line(diagnosis).as_bytes())))
+    results(status, |out| {
+        found.iter().try_for_each(|diagnosis| out.write_all(line(diagnosis).as_bytes()))?;
+        machine.iter().try_for_each(|Finding { part, grade, message }| {
+            writeln!(out, "{part}: {grade}: {}", escaped(message))
+        })
+    })
+}
+
+fn finding_value(Finding { part, grade, message }: &Finding) -> Value {
+    json!({ "part": part, "grade": grade.to_string(), "message": message })
 }
 
 pub(in crate::cli) fn line(diagnosis: &Diagnosis) -> String {

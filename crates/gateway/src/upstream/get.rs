@@ -1,9 +1,10 @@
 //! [`Get`]: small `GET` requests to an upstream.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
+use parking_lot::Mutex;
 
 use super::{
     connector::{Connect, ConnectError, Connector},
@@ -24,6 +25,8 @@ pub(crate) async fn connect(upstream: &Upstream) -> Result<(), ConnectError> {
 pub(crate) struct Get {
     small: Small,
     headers: HeaderMap,
+    /// How far this machine's clock is ahead of the server's, in seconds, as of the last response.
+    ahead: Mutex<Option<i64>>,
 }
 
 impl Get {
@@ -35,7 +38,17 @@ impl Get {
         let mut headers = standing_headers(upstream)?;
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        Ok(Self { small: Small::new(Connector::new(upstream), limit, max_body), headers })
+        Ok(Self {
+            small: Small::new(Connector::new(upstream), limit, max_body),
+            headers,
+            ahead: Mutex::default(),
+        })
+    }
+
+    /// How far this machine's clock is ahead of that of the server which sent the last response, in seconds. `None` if
+    /// the server did not say its time.
+    pub(crate) fn seconds_ahead(&self) -> Option<i64> {
+        *self.ahead.lock()
     }
 
     /// Fetches the body at `address`. Dropping the future aborts the exchange.
@@ -65,9 +78,20 @@ impl Get {
             request.headers_mut().insert(header::CONTENT_TYPE, json);
         }
         let response = self.small.send(request).await?;
+        *self.ahead.lock() = seconds_ahead(response.headers(), SystemTime::now());
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),
             status => Err(GetError::Status(status)),
         }
+    }
+}
+
+/// How far `now` is ahead of the header `Date`, in seconds.
+fn seconds_ahead(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
+    let said = httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()?;
+    let seconds = |difference: Duration| i64::try_from(difference.as_secs()).ok();
+    match now.duration_since(said) {
+        Ok(ahead) => seconds(ahead),
+        Err(behind) => seconds(behind.duration()).map(|seconds| -seconds),
     }
 }
