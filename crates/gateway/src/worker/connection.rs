@@ -117,7 +117,8 @@ pub(super) async fn serve(
     match opening {
         Opening::Http1 => serve_http1(stream, peer, &service, stopped).await,
         Opening::Http2 => {
-            let served = http2::serve(stream, peer, Arc::clone(&service), stopped).await;
+            // Boxed, since it takes twice the memory of a connection with HTTP/1.1, which would have to have room for it.
+            let served = Box::pin(http2::serve(stream, peer, Arc::clone(&service), stopped)).await;
             log_end(served);
         }
         Opening::Neither => close(stream, &service, stopped).await,

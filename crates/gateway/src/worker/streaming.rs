@@ -7,6 +7,7 @@ use std::{
     cell::RefCell,
     future::poll_fn,
     io::{self, ErrorKind},
+    mem,
     pin::Pin,
     sync::atomic::Ordering,
     task::{Context, Poll, ready},
@@ -69,6 +70,8 @@ pub(super) async fn run(
         encoder.set_close();
     }
     let head = encoder.head(&parts, SystemTime::now());
+    // Not held as long as the response.
+    drop(parts);
     let mut streaming = Streaming {
         client,
         answer,
@@ -107,7 +110,7 @@ impl Streaming {
                 Poll::Pending if self.head.is_empty() => return self.client.poll_gone(cx).map(Err),
                 // Does not happen, since a response is committed only when it has data, but would be harmless.
                 Poll::Pending => {
-                    self.unsent = std::mem::take(&mut self.head).into();
+                    self.unsent = mem::take(&mut self.head).into();
                     continue;
                 }
             };
@@ -133,7 +136,7 @@ impl Streaming {
     fn send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> io::Result<()> {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
-            buffer.append(&mut self.head);
+            buffer.extend_from_slice(&mem::take(&mut self.head));
             self.encoder.put_data(buffer, data, self.is_over);
             if !buffer.is_empty() {
                 let written = match Pin::new(&mut self.client).poll_write(cx, buffer) {
