@@ -18,7 +18,7 @@ use toolwire_execution::Observer;
 use toolwire_gateway::{
     Bench, ServeError, Server,
     exchange_observer::{ExchangeBegin, ExchangeObserver},
-    extension::{ConfiguredExtension, Extension, ExtensionRequest, Responding, ServiceParts},
+    extension::{ConfiguredExtension, Extension, ExtensionRequest, HeldMemory, Responding, ServiceParts},
     routes::{ExtensionRoute, ExtensionRouteKind},
     tap::Tap,
 };
@@ -119,6 +119,10 @@ impl ConfiguredExtension for Admin {
 
     fn respond<'r>(&'r self, request: ExtensionRequest<'r>) -> Responding<'r> {
         Box::pin(self.serve(request))
+    }
+
+    fn held(&self) -> HeldMemory {
+        vec![("exchange_contents", self.exchanges.captured_bytes())]
     }
 
     fn observe(&self, begin: &ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>> {

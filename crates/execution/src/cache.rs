@@ -112,6 +112,11 @@ impl Cache {
         }
     }
 
+    /// The size of all results in memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        usize::try_from(self.results.weighted_size()).unwrap_or(usize::MAX)
+    }
+
     /// Returns the cached result for `key`, or runs `run` to produce it. If there are several equal calls at the same
     /// time, only one of them runs, and the others get its result. If the running call is cancelled, another one runs.
     ///

@@ -32,7 +32,7 @@ use super::{
     audit::unix_time,
     tool::{ErrorCode, ToolError},
 };
-use toolwire_net::store::{Key, NotStored, Owner, Space, Store, StoreError, Stores};
+use toolwire_net::store::{HeldBytes, Key, NotStored, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id};
 
 /// Lifetime of a record, from the model's turn to the client's next request.
@@ -106,6 +106,11 @@ impl DeferredTurns {
         };
         let store = stores.open(Space::Deferred, MAX_BYTES, TTL, Box::new(on_failure));
         Self { store, running: Mutex::default() }
+    }
+
+    /// The memory of the store.
+    pub(crate) fn held(&self) -> HeldBytes {
+        self.store.held()
     }
 
     /// Stores a record whose hosted calls are about to run.

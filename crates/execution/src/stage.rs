@@ -38,7 +38,7 @@ use super::{
 };
 use toolwire_net::{
     redact::Redactor,
-    store::{Owner, StoreError, Stores},
+    store::{HeldBytes, Owner, StoreError, Stores},
 };
 use toolwire_pipeline::conversation::Conversation;
 
@@ -365,6 +365,16 @@ impl Execution {
 
     pub(super) fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// The size of all cached results in bytes.
+    pub fn cached_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// The memory of the store of deferred turns.
+    pub fn held_by_store(&self) -> HeldBytes {
+        self.deferred.held()
     }
 
     pub(super) fn rates(&self) -> &Rates {

@@ -24,7 +24,7 @@ use toolwire_config::{
     percent::percent_decoded,
 };
 use toolwire_execution::{ask::Payer, key_mark};
-use toolwire_net::store::Owner;
+use toolwire_net::store::{HeldBytes, Owner};
 use toolwire_pipeline::{
     dialect::{UID_HEADER, parameter},
     failure::{Failure, Kind},
@@ -226,6 +226,11 @@ impl Keys {
         drop(entries);
         let account = self.shared.ledger.account(name, &grant.unwrap_or_default(), now);
         Caller { owner: owner_of_name(name), account: Some(account), peer: None }
+    }
+
+    /// The memory for clients' usage that is saved on this machine.
+    pub(super) fn held(&self) -> HeldBytes {
+        self.shared.ledger.held()
     }
 
     pub fn accounts(&self) -> Vec<Arc<Account>> {

@@ -25,6 +25,11 @@ impl Budget {
         Self { limit, taken: Arc::default() }
     }
 
+    /// The number of bytes that are reserved.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Returns the same budget with another limit. Both count the same reservations.
     pub(super) fn with_limit(&self, limit: usize) -> Self {
         Self { limit, taken: Arc::clone(&self.taken) }

@@ -20,6 +20,7 @@ use super::{
     routes::ExtensionRoute,
     service::{Rest, Service},
 };
+pub use crate::observe::HeldMemory;
 use crate::observe::{Access, Metrics};
 use toolwire_config::{Changes, Config};
 use toolwire_execution::{Audit, Execution, Observer};
@@ -53,6 +54,11 @@ pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
     fn route(&self, path: &str) -> Option<ExtensionRoute>;
 
     fn respond<'r>(&'r self, request: ExtensionRequest<'r>) -> Responding<'r>;
+
+    /// Returns the memory that the extension holds.
+    fn held(&self) -> HeldMemory {
+        HeldMemory::new()
+    }
 
     /// Returns an observer for an exchange that starts, or restarts with another model. `None` if it is not observed.
     fn observe(&self, begin: &ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>;

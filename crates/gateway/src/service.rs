@@ -44,14 +44,20 @@ use super::{
     stamp::unix_time,
     stored_responses::Responses,
     tap::Tap,
+    tool_search,
     turn_states::TurnStates,
     upstream::Client,
     upstream_capabilities::UpstreamCapabilities,
 };
-use crate::observe::{Access, Metrics};
+use crate::observe::{Access, HeldMemory, Metrics};
 use toolwire_config::{Changes, Config, Limits, Upstream};
 use toolwire_execution::{Audit, Started, ask::Ask, files::ImageFiles, vision::Vision};
-use toolwire_net::{redact::Redactor, store::Stores, telemetry::Tracer, tls::Certificates};
+use toolwire_net::{
+    redact::Redactor,
+    store::{HeldBytes, Stores},
+    telemetry::Tracer,
+    tls::Certificates,
+};
 use toolwire_pipeline::{
     dialect::{self, ClientDialect, Made},
     failure::{Failure, Kind},
@@ -214,6 +220,28 @@ struct Extensions {
 pub(super) struct ListenersTls {
     pub(super) certificates: Arc<Certificates>,
     pub(super) config: Arc<ServerConfig>,
+}
+
+impl ServiceState {
+    /// Counts the memory that outlives requests, and the bodies of requests.
+    fn held(&self) -> HeldMemory {
+        let StoredState { stores, responses, turns, hops } = &self.stored;
+        let execution = self.hosting.execution.as_ref();
+        let of_stages = execution.map(|stage| stage.held_by_store()).unwrap_or_default();
+        let of_stores = [stores.held(), responses.held(), turns.held_by_store(), self.keys.held(), of_stages];
+        let HeldBytes { values, pages } = of_stores.into_iter().sum();
+        let mut held = vec![
+            ("request_bodies", self.budget.taken()),
+            ("store_values", values),
+            ("store_pages", pages),
+            ("turn_states", turns.bytes()),
+            ("kept_hops", hops.bytes()),
+            ("tool_results", execution.map_or(0, |stage| stage.cached_bytes())),
+            ("tool_indexes", tool_search::bytes_of_indexes()),
+        ];
+        held.extend(self.extensions.configured.iter().flat_map(|extension| extension.held()));
+        held
+    }
 }
 
 impl Service {

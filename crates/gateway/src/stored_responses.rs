@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use super::{large, websocket::LocalResponses};
 use crate::observe::{Metrics, untrusted_text::clip};
 use toolwire_config::{Config, StoreKind};
-use toolwire_net::store::{Key, NotStored, Owner, Space, Store, StoreError, Stores};
+use toolwire_net::store::{HeldBytes, Key, NotStored, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::{
     dialect::{ClientDialect, StoredOperation},
     failure::{Failure, Kind},
@@ -40,6 +40,11 @@ impl Responses {
     /// Returns the same responses with another maximum size for requests.
     pub(super) fn with_max_body(&self, max_body: usize) -> Self {
         Self { store: self.store.clone(), max_body }
+    }
+
+    /// The memory of the store.
+    pub(super) fn held(&self) -> HeldBytes {
+        self.store.as_ref().map(|store| store.held()).unwrap_or_default()
     }
 
     /// Adds the history to which the request `body` refers. Responses that the client's connection remembers are in

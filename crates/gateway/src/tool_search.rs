@@ -32,6 +32,7 @@ use toolwire_pipeline::{
 };
 
 pub(super) use self::call::Found;
+pub(crate) use self::index_cache::bytes as bytes_of_indexes;
 use self::selection::Selection;
 
 /// `tool_search = "auto"`: the most tools of a request that are all shown. OpenAI's API accepts no more.

@@ -23,7 +23,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 use super::{large, stamp::unix_time, stored_responses};
 use toolwire_config::{Model, ToolStyle};
 use toolwire_execution::record_json;
-use toolwire_net::store::{self, Key, NotStored, Space, Store, Stores};
+use toolwire_net::store::{self, HeldBytes, Key, NotStored, Space, Store, Stores};
 use toolwire_pipeline::{
     conversation::{Conversation, KeptState, TurnState},
     failure::Failure,
@@ -107,6 +107,16 @@ impl TurnStates {
 
     pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
         Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
+    }
+
+    /// The size of all records in memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.lock().bytes
+    }
+
+    /// The memory of the store to which records are written as well.
+    pub(super) fn held_by_store(&self) -> HeldBytes {
+        self.store.as_ref().map(|store| store.held()).unwrap_or_default()
     }
 
     /// Returns the state of `client` for requests to `model`. `None` if there is no such state or nothing is stored.

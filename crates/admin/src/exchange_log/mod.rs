@@ -139,6 +139,11 @@ impl ExchangeLog {
         }
     }
 
+    /// The number of bytes stored by all captures, at most [`MAX_ALL`].
+    pub(super) fn captured_bytes(&self) -> usize {
+        self.captured.load(Ordering::Relaxed)
+    }
+
     pub(super) fn find(&self, id: &str) -> Option<Arc<ExchangeRecord>> {
         self.index.lock().by_id.get(id).map(Arc::clone)
     }

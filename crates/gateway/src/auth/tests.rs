@@ -2,6 +2,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::*;
 use toolwire_config::{Overrides, load};
+use toolwire_net::store::Stores;
 
 /// 23 November 2026.
 const NOW: u64 = 1_795_392_000;
@@ -25,7 +26,7 @@ fn keys(entries: &str) -> Keys {
     std::fs::write(&file, format!("state_dir = {state:?}\n{entries}\n{rest}")).unwrap();
     let overrides = Overrides { file: Some(file), ..Overrides::default() };
     let config = load(&overrides, &|_| None).unwrap().config;
-    Keys::new(&Arc::new(config), Ledger::new(None), NOW).unwrap()
+    Keys::new(&Arc::new(config), Ledger::new(&Stores::in_folder(None)), NOW).unwrap()
 }
 
 fn refusal(keys: &Keys, fields: &[(&'static str, &str)]) -> (Kind, String) {
@@ -148,7 +149,7 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
     std::fs::write(&file, text).unwrap();
     let overrides = Overrides { file: Some(file), ..Overrides::default() };
     let config = Arc::new(load(&overrides, &|_| None).unwrap().config);
-    let keys = Keys::new(&config, Ledger::new(config.state_dir.clone()), NOW).unwrap();
+    let keys = Keys::new(&config, Ledger::new(&Stores::in_folder(config.state_dir.clone())), NOW).unwrap();
     let knows = |key: &str| keys.identify(&headers(&[("x-api-key", key)]), None, NOW).is_ok();
     assert!(knows("anything"), "no key is needed");
     let entry = |name: &str, key: &str, rest: &str| {
@@ -191,6 +192,6 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!([look(), look()], [[false, true], [false, false]]);
     put(folder.path(), "[[keys");
-    let other = Keys::new(&config, Ledger::new(config.state_dir.clone()), NOW).unwrap();
+    let other = Keys::new(&config, Ledger::new(&Stores::in_folder(config.state_dir.clone())), NOW).unwrap();
     assert!(other.identify(&HeaderMap::new(), None, NOW).is_err(), "it is not known which keys there are");
 }

@@ -90,6 +90,11 @@ impl KeptHops {
         found
     }
 
+    /// The size of all hops in bytes, at most [`MAX_BYTES`].
+    pub(crate) fn bytes(&self) -> usize {
+        self.kept.lock().iter().map(|kept| kept.bytes).sum()
+    }
+
     fn put(&self, kept: Kept) {
         let owner = kept.request.owner;
         let mut all = self.kept.lock();

@@ -35,7 +35,7 @@ use toolwire_config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_n
 use toolwire_execution::ask::Payer;
 use toolwire_net::{
     bucket::{Bucket, MINUTE, Taken},
-    store::{Owner, Spent, Stores},
+    store::{HeldBytes, Owner, Spent, Stores},
 };
 use toolwire_pipeline::dialect::ClientDialect;
 
@@ -67,6 +67,14 @@ impl Ledger {
 
     fn with(counts: CountsOf) -> Self {
         Self { accounts: Mutex::default(), counts, unread: Mutex::default() }
+    }
+
+    /// The memory for counts that are saved on this machine.
+    pub(super) fn held(&self) -> HeldBytes {
+        match &self.counts {
+            CountsOf::Instance(saved) => saved.held(),
+            CountsOf::All(_) => HeldBytes::default(),
+        }
     }
 
     /// Returns the account of `name`, to which the limits in `grant` apply from now on. Its usage is kept. Reads from

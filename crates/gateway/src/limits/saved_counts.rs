@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::usage::MonthCounts;
 use toolwire_config::{calendar::Month, client_keys::owner_of_name};
-use toolwire_net::store::{Key, NotStored, Space, Store, Stores};
+use toolwire_net::store::{HeldBytes, Key, NotStored, Space, Store, Stores};
 
 /// How long the counts of a month are stored.
 const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
@@ -51,6 +51,11 @@ impl SavedCounts {
             stores.open(space, MAX_BYTES, TTL, Box::new(on_failure))
         };
         Self { copies: [Space::Usage, Space::UsageCopy].map(open) }
+    }
+
+    /// The memory of both copies.
+    pub(super) fn held(&self) -> HeldBytes {
+        self.copies.iter().map(|copy| copy.held()).sum()
     }
 
     /// Reads the unread copies. Returns the largest counts, since counts never decrease, and writes them to copies that

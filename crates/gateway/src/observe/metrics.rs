@@ -34,6 +34,7 @@ use super::{
     gen_ai::{Measured, ModelSeries},
     hosted_figures::HostedFigures,
     live::LiveStreams,
+    memory::MemoryGauge,
 };
 
 /// Label for names without a label of their own.
@@ -52,6 +53,7 @@ pub struct Metrics {
     names: Option<Names>,
     figures: Figures,
     live: Arc<LiveStreams>,
+    memory: Arc<MemoryGauge>,
 }
 
 /// Counts the attempts to refresh the session of an upstream's account.
@@ -78,6 +80,8 @@ impl Metrics {
             // Otherwise the first increase would not be visible.
             drop(series.clock_jumps.get_or_create(&clock_jumps::Labels { direction }));
         }
+        let memory = Arc::new(MemoryGauge::default());
+        registry.register_collector(Box::new(Arc::clone(&memory)));
         Self {
             series,
             registry,
@@ -88,6 +92,7 @@ impl Metrics {
             names: tool_names.then(Names::default),
             figures: Figures::default(),
             live: Arc::default(),
+            memory,
         }
     }
 
@@ -361,6 +366,11 @@ impl Metrics {
     /// Returns the [current figures](Figures::now). `now` is a Unix time in seconds.
     pub fn figures_of_now(&self, now: u64) -> serde_json::Value {
         self.figures.now(self.series.streams_in_flight.get(), now)
+    }
+
+    /// The gauge of the program's memory.
+    pub(crate) fn memory(&self) -> &MemoryGauge {
+        &self.memory
     }
 
     pub(super) fn streams(&self) -> &Gauge {

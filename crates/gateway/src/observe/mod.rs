@@ -16,6 +16,7 @@ mod latencies;
 mod list;
 mod live;
 pub mod log;
+pub(crate) mod memory;
 mod metrics;
 pub mod terminal;
 
@@ -26,6 +27,7 @@ pub use figures::{By, MAX_WINDOW};
 pub(crate) use hop::{Attempt, HopEnd, HopName, HopRecord};
 pub use list::List;
 pub(crate) use live::LiveState;
+pub use memory::HeldMemory;
 pub use metrics::Metrics;
 pub(crate) use metrics::{RefreshCounter, kind_name};
 pub use toolwire_net::untrusted_text;

@@ -158,7 +158,11 @@ impl Service {
             tls,
             config,
         };
-        Ok(Self { clients, asking: Arc::new(asking), shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        let held = Arc::downgrade(&shared);
+        let count = move || held.upgrade().map(|shared| shared.held()).unwrap_or_default();
+        shared.monitors.metrics.memory().set(count);
+        Ok(Self { clients, asking: Arc::new(asking), shared })
     }
 
     /// Returns the accounts of those upstreams whose client differs in `next`, this service's replacement on the same

@@ -21,6 +21,11 @@ pub(super) fn index_of(tools: &[Tool]) -> Arc<ToolIndex> {
     INDEXES.index_of(tools)
 }
 
+/// The size of all indexes in bytes, at most [`MAX_BYTES`].
+pub(crate) fn bytes() -> usize {
+    INDEXES.recent.lock().iter().map(|(_, index)| index.size() + OVERHEAD).sum()
+}
+
 /// The indexes by the hashes of their tools. The seed of the hashes is secret, so that no client can replace the index
 /// of another. An index says only which places fit best, so even then it would reveal nothing.
 struct IndexCache {

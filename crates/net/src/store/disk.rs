@@ -80,6 +80,15 @@ impl Disk {
         }
     }
 
+    /// The size of redb's cache in bytes.
+    pub(super) fn cached(&self) -> usize {
+        match &self.state {
+            State::Open(open) => open.cached(),
+            State::Unusable { readable, .. } => readable.as_ref().map_or(0, |open| open.cached()),
+            State::Closed => 0,
+        }
+    }
+
     /// Returns the value of `key`. Does not create the file.
     pub(super) fn get(&mut self, key: &[u8], now: u64) -> Result<Option<Bytes>, StoreError> {
         let failed = match self.act(Self::existing, |open, _| open.get(key, now)) {

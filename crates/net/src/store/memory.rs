@@ -42,6 +42,11 @@ impl Memory {
         self.entries.get(key).cloned()
     }
 
+    /// The size of all values in bytes, with their keys and their estimated overhead.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -37,7 +37,11 @@ use std::{
     error::Error,
     fmt,
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -90,6 +94,29 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// The removal failed, so the value may still exist.
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError>;
+
+    /// Returns the memory that the store holds. Does not wait for the disk or the network.
+    fn held(&self) -> HeldBytes {
+        HeldBytes::default()
+    }
+}
+
+/// The memory that a store holds, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeldBytes {
+    /// Values that are not on the disk or the server, with their keys and an estimated overhead.
+    pub values: usize,
+    /// Pages of the store's file.
+    pub pages: usize,
+}
+
+impl std::iter::Sum for HeldBytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            values: sum.values + one.values,
+            pages: sum.pages + one.pages,
+        })
+    }
 }
 
 /// A key: an owner and an id of arbitrary bytes. Clients can only name keys of their own.
@@ -198,6 +225,8 @@ struct Shared {
     /// Values that are not on disk yet, or that cannot be written.
     memory: Mutex<Memory>,
     disk: Mutex<Disk>,
+    /// The size of the disk's cache when it was last measured, in bytes.
+    pages: AtomicUsize,
     clock: SteadyClock,
     report: FileReport,
     on_failure: OnFailure,
@@ -225,7 +254,8 @@ impl EmbeddedStore {
         }
         let disk = Disk::new(path, settings.max_bytes, report.clone());
         let exists = disk.exists();
-        let shared = Shared { settings, memory, disk: Mutex::new(disk), clock, report, on_failure };
+        let (disk, pages) = (Mutex::new(disk), AtomicUsize::new(0));
+        let shared = Shared { settings, memory, disk, pages, clock, report, on_failure };
         let store = Self { shared: Arc::new(shared), writer: Mutex::new(None) };
         if exists {
             store.wake();
@@ -291,6 +321,15 @@ impl Store for EmbeddedStore {
             Err(error) if in_memory && error.trouble != Trouble::Failed => Ok(true),
             Err(error) => Err(error),
         }
+    }
+
+    fn held(&self) -> HeldBytes {
+        // The thread holds this lock while it writes.
+        if let Some(disk) = self.shared.disk.try_lock() {
+            self.shared.pages.store(disk.cached(), Ordering::Relaxed);
+        }
+        let values = lock(&self.shared.memory).bytes();
+        HeldBytes { values, pages: self.shared.pages.load(Ordering::Relaxed) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    OnChange, OnFailure, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
+    HeldBytes, OnChange, OnFailure, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
 };
 
 /// A server that stores values and limits. It cannot be created in this build.
@@ -34,6 +34,10 @@ impl RedisServer {
         _on_failure: OnFailure,
     ) -> Arc<dyn Store> {
         match **self {}
+    }
+
+    pub(super) fn held(&self) -> HeldBytes {
+        match *self {}
     }
 
     pub(super) fn limits(self: &Arc<Self>) -> Arc<dyn SharedLimits> {

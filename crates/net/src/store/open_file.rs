@@ -32,7 +32,7 @@ const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 const VERSION: u64 = 1;
 
 /// Size of redb's cache in bytes. The operating system caches the file as well.
-const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
+pub(super) const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
 /// Estimated overhead of a value in bytes. Counting it also limits the number of values.
 const OVERHEAD: u64 = 256;
@@ -106,6 +106,11 @@ impl OpenFile {
         }
         writing.commit()?;
         Ok(Self { database, bytes, next })
+    }
+
+    /// The size of redb's cache in bytes, at most [`CACHE`].
+    pub(super) fn cached(&self) -> usize {
+        self.database.cache_stats().used_bytes()
     }
 
     pub(super) fn get(&self, key: &[u8], now: u64) -> Result<Option<Bytes>, redb::Error> {

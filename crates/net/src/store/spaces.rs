@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    EmbeddedStore, FileMetrics, FileState, OnFailure, SharedLimits, SharedText, Store, StoreAddress,
+    EmbeddedStore, FileMetrics, FileState, HeldBytes, OnFailure, SharedLimits, SharedText, Store, StoreAddress,
     StoreSettings, examine, file_report::FileReport, redis::RedisServer, steady_clock::SteadyClock,
 };
 
@@ -100,6 +100,15 @@ impl Stores {
                 Arc::new(EmbeddedStore::in_file(settings, report, SteadyClock::default(), on_failure))
             }
             Self::Redis(server) => server.store(space, ttl, on_failure),
+        }
+    }
+
+    /// Returns the memory for the values that wait to be written to the server. Stores on this machine hold their
+    /// values themselves ([`Store::held`]).
+    pub fn held(&self) -> HeldBytes {
+        match self {
+            Self::Embedded(_) => HeldBytes::default(),
+            Self::Redis(server) => server.held(),
         }
     }
 

@@ -59,6 +59,34 @@ fn values_belong_to_their_owner_and_expire() {
     }
 }
 
+/// Values in memory count until they are written. The file's cache stays within its limit however much is written.
+#[test]
+fn held_memory_is_counted_and_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let value = Bytes::from(vec![b'x'; 1000]);
+    let in_memory = store(None);
+    for count in 1..20 {
+        in_memory.put(key(1, &format!("{count:02}")), value.clone(), 0);
+        let size = (32 + 2 + 256 + value.len()).min(10_000);
+        assert_eq!(in_memory.held(), HeldBytes { values: count.min(10_000 / size) * size, pages: 0 });
+    }
+    let larger = StoreSettings { max_bytes: 1 << 20, ..settings(Some(folder.path())) };
+    let on_disk = EmbeddedStore::new(larger, Box::new(|_| ()));
+    for number in 0..1000 {
+        on_disk.put(key(1, &number.to_string()), value.clone(), 0);
+        let HeldBytes { values, pages } = on_disk.held();
+        assert!(values <= 1 << 20 && pages <= open_file::CACHE, "{values} {pages}");
+    }
+    while on_disk.held().values > 0 {
+        thread::yield_now();
+    }
+    assert!(
+        (1..1000).all(|number| text(&on_disk, &key(1, &number.to_string()), 0).is_some() || number < 300)
+    );
+    let HeldBytes { pages, .. } = on_disk.held();
+    assert!((open_file::CACHE / 2..=open_file::CACHE).contains(&pages), "{pages}");
+}
+
 #[test]
 fn oldest_values_make_room() {
     let folder = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ use self::{
     values::{Pending, Values},
 };
 use super::{
-    Asked, OnChange, OnFailure, Reach, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress,
+    Asked, HeldBytes, OnChange, OnFailure, Reach, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress,
     StoreError,
 };
 
@@ -116,6 +116,11 @@ impl RedisServer {
         on_failure: OnFailure,
     ) -> Arc<dyn Store> {
         Arc::new(Values::new(Arc::clone(self), space, ttl, on_failure))
+    }
+
+    /// Returns the memory for values that wait to be written.
+    pub(super) fn held(&self) -> HeldBytes {
+        HeldBytes { values: self.inner.pending.bytes(), pages: 0 }
     }
 
     pub(super) fn limits(self: &Arc<Self>) -> Arc<dyn SharedLimits> {

@@ -53,7 +53,12 @@ impl Default for Pending {
     }
 }
 
-impl Pending {}
+impl Pending {
+    /// The size of the values in bytes, at most [`MAX_PENDING`].
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.lock().bytes()
+    }
+}
 
 pub(super) struct Values {
     server: Arc<RedisServer>,
