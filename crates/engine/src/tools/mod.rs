@@ -22,7 +22,7 @@ use crate::{
 pub use arguments::fault as arguments_fault;
 pub use name::{is_spelling_of, normalized};
 pub use references::referred;
-pub(crate) use references::{MAX_FOLLOWED, References};
+pub(crate) use references::{Budget, MAX_FOLLOWED, References};
 pub(crate) use schema::Schema;
 pub use search::{ToolIndex, texts_of_schema};
 pub(crate) use shape::ArgumentTypes;

@@ -5,7 +5,7 @@
 //!
 //! Clients choose the schemas, and a reference costs them only a few bytes. An object on the path of a
 //! reference is therefore parsed only once, and since every reference reads its target again, the sizes of
-//! all targets count toward one budget for the request.
+//! all targets count toward one budget for the request. So does the memory for the members of those objects.
 
 use std::{
     borrow::Cow,
@@ -15,13 +15,41 @@ use std::{
 
 use serde_json::Value;
 
-use crate::wire::json::{Json, Kind};
+use crate::wire::json::{ALLOCATION, Json, Kind};
 
 /// Maximum total size, in bytes, of the targets of all references in a request's tools. Once it is exceeded,
 /// further targets count as unknown.
 pub(crate) const MAX_FOLLOWED: usize = 4 << 20;
 
+/// Maximum number of bytes for the members of all objects on the paths of references. Further objects count as unknown.
+/// A schema of [`MAX_FOLLOWED`] bytes could otherwise take sixteen times as many.
+pub(crate) const MAX_MEMBERS: usize = 16 << 20;
+
+/// The bytes that a member takes at most: its entry, in a table that has just doubled.
+const MEMBER: usize = 3 * size_of::<(Cow<'static, str>, Json<'static>)>();
+
 const MAX_PATH: usize = 16;
+
+/// How much references may still read, in bytes.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Of targets.
+    targets: Cell<usize>,
+    /// Of the memory for members.
+    members: Cell<usize>,
+}
+
+impl Budget {
+    /// Returns a budget of `targets` and of [`MAX_MEMBERS`].
+    pub(crate) fn new(targets: usize) -> Self {
+        Self { targets: targets.into(), members: MAX_MEMBERS.into() }
+    }
+
+    /// Lets as many targets be read again. Members that were read stay in memory.
+    pub(crate) fn renew(&self, targets: usize) {
+        self.targets.set(targets);
+    }
+}
 
 /// The references within a schema.
 #[derive(Debug)]
@@ -30,15 +58,14 @@ pub(crate) struct References<'a> {
     /// The members of each object on the path of a reference, by the object's address. Filled only when a
     /// reference is found, since most schemas have none.
     members: RefCell<HashMap<usize, Members<'a>>>,
-    /// Number of bytes of targets that may still be read.
-    left: &'a Cell<usize>,
+    left: &'a Budget,
 }
 
 type Members<'a> = HashMap<Cow<'a, str>, Json<'a>>;
 
 impl<'a> References<'a> {
-    /// Creates a resolver for the schema `root`. `left` is the remaining part of [`MAX_FOLLOWED`].
-    pub(crate) fn new(root: Json<'a>, left: &'a Cell<usize>) -> Self {
+    /// Creates a resolver for the schema `root`.
+    pub(crate) fn new(root: Json<'a>, left: &'a Budget) -> Self {
         Self { root, members: RefCell::default(), left }
     }
 
@@ -56,7 +83,8 @@ impl<'a> References<'a> {
                 _ => self.member(found, &name)?,
             };
         }
-        self.left.set(self.left.get().checked_sub(found.raw().len())?);
+        let Budget { targets, .. } = self.left;
+        targets.set(targets.get().checked_sub(found.raw().len())?);
         Some(found)
     }
 
@@ -80,6 +108,9 @@ impl<'a> References<'a> {
         let members = known.entry(object.raw().as_ptr().addr()).or_insert_with(|| {
             let mut members = Members::new();
             for (key, value) in object.members() {
+                let size = MEMBER + if let Cow::Owned(key) = &key { ALLOCATION + key.len() } else { 0 };
+                let Some(left) = self.left.members.get().checked_sub(size) else { return Members::new() };
+                self.left.members.set(left);
                 // If a key is repeated, its first value counts.
                 members.entry(key).or_insert(value);
             }
@@ -147,7 +178,7 @@ mod tests {
     fn targets_are_found_by_their_path() {
         let schema = r##"{"$defs": {"a/b": {"x": 1}, "a~1b": 2, "c": {"d": {"e": 3}}, "c": 4}, "": 5, "list": [6, 7]}"##;
         let root = Json::parse(schema).unwrap();
-        let left = Cell::new(MAX_FOLLOWED);
+        let left = Budget::new(MAX_FOLLOWED);
         let references = References::new(root, &left);
         for (reference, expected) in [
             ("#", Some(schema)),
@@ -179,7 +210,7 @@ mod tests {
     fn many_references_past_many_definitions_read_them_once() {
         let definitions: String = (0..2000).map(|number| format!(r#""d{number}":{{}},"#)).collect();
         let schema = format!(r#"{{"$defs":{{{definitions}"zz":{{"type":"string"}}}}}}"#);
-        let left = Cell::new(MAX_FOLLOWED);
+        let left = Budget::new(MAX_FOLLOWED);
         let references = References::new(Json::parse(&schema).unwrap(), &left);
         assert!(references.members.borrow().is_empty());
         for _ in 0..500 {
@@ -188,14 +219,48 @@ mod tests {
         }
         let read: Vec<usize> = references.members.borrow().values().map(HashMap::len).collect();
         assert_eq!(read.iter().sum::<usize>(), 1 + 2001);
-        assert_eq!(MAX_FOLLOWED - left.get(), 500 * r#"{"type":"string"}"#.len());
+        assert_eq!(MAX_FOLLOWED - left.targets.get(), 500 * r#"{"type":"string"}"#.len());
     }
 
     #[test]
     fn large_targets_are_followed_up_to_a_limit() {
         let schema = format!(r##"{{"a":{{"const":"{}"}}}}"##, "x".repeat(1000));
-        let left = Cell::new(10_000);
+        let left = Budget::new(10_000);
         let references = References::new(Json::parse(&schema).unwrap(), &left);
         assert_eq!((0..100).filter(|_| references.target("#/a").is_some()).count(), 9);
+    }
+
+    /// A target of exactly the budget is read, and one of a byte more is not.
+    #[test]
+    fn targets_are_limited_by_their_bytes() {
+        for (more, is_read) in [(0, true), (1, false)] {
+            let target = format!("\"{}\"", "x".repeat(MAX_FOLLOWED - 2 + more));
+            let schema = format!("{{\"a\":{target}}}");
+            let left = Budget::new(MAX_FOLLOWED);
+            let references = References::new(Json::parse(&schema).unwrap(), &left);
+            assert_eq!(references.target("#/a").is_some(), is_read);
+            assert_eq!(left.targets.get(), if is_read { 0 } else { MAX_FOLLOWED });
+        }
+    }
+
+    /// The members take no more bytes of the heap than their limit, at it and beyond it.
+    #[test]
+    fn members_are_limited_by_their_bytes() {
+        // The root has one member, too.
+        let most = MAX_MEMBERS / MEMBER - 1;
+        let escaped = (MAX_MEMBERS - MEMBER) / (MEMBER + ALLOCATION + 7);
+        for (key, most) in [("d", most), ("\\u0064", escaped)] {
+            for (count, is_read) in [(most, true), (most + 1, false), (8 * most, false)] {
+                let definitions: Vec<_> =
+                    (0..count).map(|number| format!("\"{key}{number:06}\":{{}}")).collect();
+                let schema = format!("{{\"$defs\":{{{}}}}}", definitions.join(","));
+                let left = Budget::new(MAX_FOLLOWED);
+                let references = References::new(Json::parse(&schema).unwrap(), &left);
+                let mut found = None;
+                let heap = allocation_counter::measure(|| found = references.target("#/$defs/d000007"));
+                assert_eq!(found.is_some(), is_read, "{count} {key}");
+                assert!(heap.bytes_max <= MAX_MEMBERS as u64, "{count} {key}: {} bytes", heap.bytes_max);
+            }
+        }
     }
 }

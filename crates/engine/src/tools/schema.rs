@@ -175,16 +175,17 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use serde_json::{Value, json};
 
-    use super::{super::references::MAX_FOLLOWED, *};
+    use super::{
+        super::references::{Budget, MAX_FOLLOWED},
+        *,
+    };
     use crate::wire::json::Raw;
 
     fn types(schema: &Value) -> Types {
         let schema = Raw::from(schema.clone());
-        let left = Cell::new(MAX_FOLLOWED);
+        let left = Budget::new(MAX_FOLLOWED);
         Schema::read(schema.view(), &References::new(schema.view(), &left)).types
     }
 

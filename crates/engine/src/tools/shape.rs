@@ -2,10 +2,10 @@
 //!
 //! A schema that is reached again through references is the same node, so recursive schemas need no depth limit.
 
-use std::{borrow::Cow, cell::Cell, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{
-    references::{MAX_FOLLOWED, References},
+    references::{Budget, MAX_FOLLOWED, References},
     schema::SchemaReader,
     types::Types,
 };
@@ -44,7 +44,7 @@ impl ArgumentTypes {
     /// The types in `schema`.
     pub(crate) fn of(schema: Json<'_>) -> Self {
         // The reader limits the bytes itself.
-        let left = Cell::new(usize::MAX);
+        let left = Budget::new(usize::MAX);
         let references = References::new(schema, &left);
         let bytes = MAX_FOLLOWED.saturating_add(schema.raw().len().saturating_mul(8));
         let mut building = Building {

@@ -1,10 +1,13 @@
 //! [`DescribedTool`]: a tool to describe. Everything that is derived from its schema is derived only
 //! once.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 
 use super::sample::{self, ReadBack};
-use crate::{conversation::Tool, tools::References};
+use crate::{
+    conversation::Tool,
+    tools::{Budget, References},
+};
 
 /// Maximum number of examples per tool, with different values.
 pub(super) const VARIANTS: usize = 2;
@@ -13,8 +16,8 @@ pub(super) const VARIANTS: usize = 2;
 #[derive(Debug)]
 pub(super) struct DescribedTool<'a> {
     pub(super) tool: &'a Tool,
-    /// The remaining part of [`MAX_FOLLOWED`](crate::tools::MAX_FOLLOWED), shared by all tools.
-    left: &'a Cell<usize>,
+    /// Shared by all tools.
+    left: &'a Budget,
     references: OnceCell<References<'a>>,
     /// Example arguments, by variant.
     arguments: [OnceCell<Option<String>>; VARIANTS],
@@ -23,7 +26,7 @@ pub(super) struct DescribedTool<'a> {
 }
 
 impl<'a> DescribedTool<'a> {
-    pub(super) fn new(tool: &'a Tool, left: &'a Cell<usize>) -> Self {
+    pub(super) fn new(tool: &'a Tool, left: &'a Budget) -> Self {
         let (references, arguments, shortest) = Default::default();
         Self { tool, left, references, arguments, shortest }
     }

@@ -1,6 +1,6 @@
 //! [`prompt`]: writes the instructions that describe tools and how to call them.
 
-use std::{cell::Cell, collections::HashSet};
+use std::collections::HashSet;
 
 use strum::VariantArray;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     conversation::{CallOutput, Conversation, Tool, ToolChoice, Turn},
-    tools::MAX_FOLLOWED,
+    tools::{Budget, MAX_FOLLOWED},
     wire::json::Encoder,
 };
 
@@ -71,7 +71,7 @@ pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teac
             left_out: Vec::new(),
         });
     }
-    let left = Cell::new(MAX_FOLLOWED);
+    let left = Budget::new(MAX_FOLLOWED);
     let tools: Vec<_> = conversation.tools.iter().map(|tool| DescribedTool::new(tool, &left)).collect();
     let tools: Vec<&DescribedTool<'_>> = tools.iter().collect();
     let parts = Parts { conversation, teach, teaching, left: &left };
@@ -99,8 +99,7 @@ struct Parts<'a> {
     conversation: &'a Conversation,
     teach: &'a Teach,
     teaching: &'a Teaching,
-    /// The remaining part of [`MAX_FOLLOWED`].
-    left: &'a Cell<usize>,
+    left: &'a Budget,
 }
 
 impl Parts<'_> {
@@ -143,7 +142,7 @@ impl Parts<'_> {
         detail: Detail,
         left_out: &[&DescribedTool<'_>],
     ) -> Prompt {
-        self.left.set(MAX_FOLLOWED);
+        self.left.renew(MAX_FOLLOWED);
         let Teaching { prefix, template, signatures, .. } = self.teaching;
         // A template from the configuration may say that the tools are JSON.
         let signatures = *signatures && template.is_empty();
