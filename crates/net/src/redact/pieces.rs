@@ -3,10 +3,17 @@
 //! A piece is held back until its last line is complete, since a secret may be split across pieces but not across
 //! lines. It is also held back until the last word of a streamed text is complete, since a model produces a secret one
 //! token at a time.
+//!
+//! A line of [`LONGEST_LINE`] with a single text takes less than 1 MiB of memory, and any body at most 10 MiB: its last line,
+//! and the ends of 64 texts with the places of their bytes.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use super::{LONGEST_LINE, Redactor, spread::Spread};
+
+/// Maximum number of pieces that are held back separately. Beyond it, further ones are joined to the last, so that tiny
+/// pieces do not take many times their bytes.
+const MAX_WAITING: usize = 4 << 10;
 
 #[derive(Debug)]
 pub struct Pieces {
@@ -45,7 +52,11 @@ impl Pieces {
         pass: impl FnMut(&[u8], Duration) -> Result<(), E>,
     ) -> Result<(), E> {
         self.held.extend_from_slice(bytes);
-        self.waiting.push_back((after, bytes.len()));
+        let is_full = self.waiting.len() >= MAX_WAITING;
+        match self.waiting.back_mut().filter(|_| is_full) {
+            Some((_, len)) => *len += bytes.len(),
+            None => self.waiting.push_back((after, bytes.len())),
+        }
         let open = self.held.get(self.covered..).unwrap_or_default();
         // The held bytes before this piece contain no line ending.
         if open.len() > LONGEST_LINE || memchr::memchr2(b'\n', b'\r', bytes).is_some() {
@@ -140,5 +151,39 @@ mod tests {
         push(&mut pieces, b" sk-proj-abcdefghijkl\n");
         assert_eq!(passed.len(), count + 22);
         assert!(passed.ends_with(b"x xxxxxxxxxxxxxxxxxxxx\n"));
+    }
+
+    /// Pushes pieces of `size` bytes of an event with `len` bytes of text in each of `texts` members, and returns the most
+    /// bytes of the heap that this takes.
+    fn most_held(len: usize, texts: usize, size: usize) -> usize {
+        let text = "Zm9v".repeat(len / 4);
+        let members: Vec<_> =
+            (0..texts).map(|number| format!("\"{number}\":{{\"text\":\"{text}\"}}")).collect();
+        let line = format!("data: {{{}}}\n", members.join(","));
+        let redactor = Redactor::new([]);
+        let all = || {
+            let mut pieces = Pieces::new(redactor.clone());
+            for piece in line.as_bytes().chunks(size) {
+                let Ok(()) = pieces.push(piece, Duration::ZERO, |_, _| Ok::<_, Infallible>(()));
+            }
+        };
+        // The first run prepares the patterns.
+        all();
+        let heap = allocation_counter::measure(all);
+        usize::try_from(heap.bytes_max).unwrap()
+    }
+
+    /// What is held back for a line without white space is bounded, just below the longest line that is read and beyond it.
+    #[test]
+    fn texts_without_white_space_take_bounded_memory() {
+        const MOST: usize = 10 << 20;
+        for (texts, size) in [(1, 1), (1, 1000), (1, LONGEST_LINE), (60, 16 << 10), (1000, 16 << 10)] {
+            for len in
+                [LONGEST_LINE - 1024, LONGEST_LINE - 16, LONGEST_LINE, LONGEST_LINE + 1024, 8 * LONGEST_LINE]
+            {
+                let held = most_held(len / texts, texts, size);
+                assert!(held <= MOST, "{texts} texts in pieces of {size}, {len} bytes: {held} are held");
+            }
+        }
     }
 }
