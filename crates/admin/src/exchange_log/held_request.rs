@@ -123,6 +123,62 @@ mod tests {
         assert_eq!(counted(&json!({"model": "m", "input": "x", "text": {"a": vec![0; 100_000]}})), None);
     }
 
+    /// Returns the counted size of what is stored of a request, and the bytes of the heap that it takes.
+    fn measured(body: &Value) -> (Option<usize>, usize) {
+        let (text, mut stored, mut counted) = (body.to_string(), None, None);
+        let heap = allocation_counter::measure(|| {
+            let decoded = ClientDialect::Responses.side().decode(text.as_bytes());
+            let conversation = decoded.expect("a request");
+            let answering = Answering::new(&conversation, Stamp::default());
+            counted = size(&conversation, &answering, LIMIT);
+            stored = Some((for_reading(&conversation), answering));
+        });
+        drop(stored);
+        (counted, usize::try_from(heap.bytes_current).unwrap())
+    }
+
+    /// The largest request of each shape that is stored takes no more than what is counted, plus what every request takes.
+    /// The next larger one is not stored. Lists double their room, so the largest may be far below the limit.
+    #[test]
+    fn largest_request_takes_the_bytes_of_the_limit() {
+        const FIXED: usize = 4 << 10;
+        let tool = |number: usize, parameters: Value| json!({"type": "function", "name": format!("t{number}"), "parameters": parameters});
+        let shapes: [(&str, &dyn Fn(usize) -> Value); 5] = [
+            ("tools", &|n| json!({"tools": (0..n).map(|n| tool(n, json!({}))).collect::<Vec<_>>()})),
+            ("a schema", &|n| json!({"tools": [tool(0, json!({"enum": vec!["x"; n]}))]})),
+            (
+                "custom tools",
+                &|n| json!({"tools": (0..n).map(|n| json!({"type": "custom", "name": format!("c{n}")})).collect::<Vec<_>>()}),
+            ),
+            (
+                "members",
+                &|n| json!({"metadata": (0..n).map(|n| (n.to_string(), json!("v"))).collect::<Map<_, _>>()}),
+            ),
+            ("elements", &|n| json!({"text": {"a": vec![0; n]}})),
+        ];
+        for (shape, body) in shapes {
+            let measured = |n: usize| {
+                let mut body = body(n);
+                body["model"] = "m".into();
+                body["input"] = "x".into();
+                measured(&body)
+            };
+            measured(1);
+            let (mut fits, mut beyond) = (1, LIMIT);
+            while beyond - fits > 1 {
+                let middle = fits.midpoint(beyond);
+                match measured(middle).0 {
+                    Some(_) => fits = middle,
+                    None => beyond = middle,
+                }
+            }
+            let (counted, held) = measured(fits);
+            let counted = counted.expect("it is stored");
+            assert!(counted > LIMIT / 2, "{shape}: {fits} with {counted} bytes are the most");
+            assert!(held <= counted + FIXED, "{shape}: {held} bytes are held, {counted} are counted");
+        }
+    }
+
     /// Chat Completions responses do not repeat any of the request's fields, so only the choice itself is counted.
     #[test]
     fn names_of_a_choice_are_counted() {
