@@ -202,6 +202,50 @@ fn last_events_of_responses_are_written_from_one_copy() {
     assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
 }
 
+/// The largest response that `max_answer` allows is complete. A byte more is an error. Neither takes more than the limit and
+/// half of it.
+#[test]
+fn largest_responses_take_the_bytes_of_max_answer() {
+    const LIMIT: usize = 2 << 20;
+    let exchange = exchange(Detect::Auto, ArgumentDelivery::Stream);
+    let limits = Limits { max_answer: LIMIT, ..Limits::default() };
+    let settings = Rules { limits, ..exchange.settings.clone() };
+    let exchange = Exchange { client: ClientDialect::Responses, settings, ..exchange };
+    let run = |len: usize| {
+        let text = "x".repeat(len);
+        let stream = Speech::Chat.says(&pieces(&text, 4 << 10), "stop");
+        let mut pipeline = exchange.pipeline();
+        pipeline.write_in_pieces();
+        let measured = measure(|| {
+            let mut out = BytesMut::new();
+            let read = |pipeline: &mut Pipeline, out: &mut BytesMut| {
+                while {
+                    pipeline.pour(out, 32 << 10);
+                    !out.is_empty()
+                } {
+                    out.clear();
+                }
+            };
+            for piece in stream.chunks(16 << 10) {
+                pipeline.push(piece, &mut out);
+                read(&mut pipeline, &mut out);
+            }
+            pipeline.finish(&mut out);
+            read(&mut pipeline, &mut out);
+        });
+        let most = measured.bytes_max;
+        assert!(most < (LIMIT + LIMIT / 2 + (512 << 10)) as u64, "{most} bytes at most for {len}");
+        pipeline.state() == State::Done
+    };
+    let (mut fits, mut beyond) = (LIMIT / 2, 2 * LIMIT);
+    assert!(run(fits) && !run(beyond) && !run(8 * LIMIT));
+    while beyond - fits > 1 {
+        let middle = fits.midpoint(beyond);
+        if run(middle) { fits = middle } else { beyond = middle }
+    }
+    assert!((LIMIT - 1024..=LIMIT).contains(&fits), "{fits} bytes are the most");
+}
+
 /// Returns a copy of a frame's JSON with `id` as its ID, and `number` as its indices and sequence numbers.
 fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     match value {
