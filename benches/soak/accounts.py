@@ -102,7 +102,8 @@ def explained(exchange, outages):
         over = outage.ended is not None and outage.ended + AFTER < exchange.began
         if begun and not over and outage.concerns(exchange):
             return outage.what
-    return None
+    # On a busy machine, a store may take longer to answer than toolwire waits. It must not lack a value, though.
+    return "the store did not answer in time" if exchange.status == 503 and "store_unavailable" in said else None
 
 
 def expected(exchange):

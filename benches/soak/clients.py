@@ -8,12 +8,15 @@ import apis
 from answers import CUTS, EVERYWHERE, STATUSES, Answer, turns
 from configuration import FEW, FEW_STREAMS, KEY, MODELS, PROCESSES
 from http1 import Broken, Connection, frames
+from http2 import Http2Connection
 
 RESPONSES_LIMIT = 240
 # For clients that must not read far ahead. If a slow client's buffer were smaller than the largest packet of the loopback
 # interface, 64 KiB, the kernel's timers would determine how fast the client is.
 RECEIVE_BUFFERS = {"slow": 1 << 18, "stops": 1 << 14}
 SLOW_BYTES_PER_SECOND = 48 << 10
+# One in so many clients speaks HTTP/2.
+HTTP2_EVERY = 20
 # In seconds. Longer than `write_timeout` in the configuration.
 STOPPED = 45
 
@@ -70,9 +73,17 @@ class Exchange:
 
 
 class Clients:
-    def __init__(self, args, port, accounts):
-        self.args, self.port, self.accounts = args, port, accounts
+    def __init__(self, args, stage, accounts):
+        self.args, self.stage, self.port, self.accounts = args, stage, stage.port, accounts
         self.is_over, self.last_id = False, 0
+        # When each stored response was complete, and its id.
+        self.stored = []
+
+    def connection(self, number=0):
+        """Returns a connection for the client of this number."""
+        if self.stage.tls and number % HTTP2_EVERY == HTTP2_EVERY - 1:
+            return Http2Connection(self.stage.folder / "cert.pem")
+        return Connection(self.stage.tls)
 
     def next_id(self):
         self.last_id += 1
@@ -81,7 +92,7 @@ class Clients:
     async def slot(self, number):
         """A client that is never idle for long."""
         dice = random.Random(self.args.seed * 1_000_003 + number)
-        connection = Connection()
+        connection = self.connection(number)
         await asyncio.sleep(dice.uniform(0, min(20, self.args.minutes * 10)))
         while not self.is_over:
             exchange = await self.session(dice, connection, number)
@@ -122,6 +133,9 @@ class Clients:
         finally:
             self.accounts.open -= 1
         self.accounts.add(exchange)
+        stream = exchange.stream
+        if exchange.outcome == "complete" and exchange.key == KEY and isinstance(stream, apis.Responses):
+            self.stored.append((exchange.ended, stream.id))
         return exchange
 
     def chosen(self, dice, number):

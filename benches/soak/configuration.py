@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 PROCESSES = 4
+# The upstream process that speaks TLS, unless the run does without.
+WITH_TLS = 3
 DIALECTS = ("chat", "lumo", "lumo1", "hermes", "qwen", "completions", "messages", "responses", "gemini", "ollama")
 
 KEY, FEW, ADMIN = "soak-key", "soak-key-of-few", "soak-admin"
@@ -14,6 +16,21 @@ class Model(NamedTuple):
     name: str
     processes: tuple
 
+
+# The most bytes of each kind of memory: as configured, or as toolwire itself limits them.
+BOUNDS = {
+    "request_bodies": 256 << 20,
+    # 64 MiB of each embedded store, of which there are five.
+    "store_values": 5 * 64 << 20,
+    "store_pages": 5 * 8 << 20,
+    "turn_states": 2 << 20,
+    "kept_hops": 64 << 20,
+    "tool_results": 1 << 20,
+    "tool_indexes": 32 << 20,
+    "exchange_contents": 64 << 20,
+    # Two hours, at 2 KiB for a minute of each model, key and upstream.
+    "figures": 120 * (len(DIALECTS) * PROCESSES * 2 + 10) * 2 << 10,
+}
 
 SINGLE = [Model(f"{dialect}-{process}", (process,)) for dialect in DIALECTS for process in range(PROCESSES)]
 TARGETS = {
@@ -38,12 +55,13 @@ TEMPLATE = """\
 """
 
 
-def written(folder, port, upstreams, store, variant=0):
+def written(folder, port, upstreams, store, has_tls, variant=0):
     """Writes the configuration. A `variant` above 0 differs only in ways that no response in progress may notice."""
     (folder / "template.jinja").write_text(TEMPLATE)
-    parts = [top(folder, port, store, variant)]
+    parts = [top(folder, port, store, has_tls, variant)]
     for process, upstream in enumerate(upstreams):
-        parts += [entry(f"{dialect}-{process}", dialect, upstream, variant) for dialect in DIALECTS]
+        ca = folder / "cert.pem" if has_tls and process == WITH_TLS else None
+        parts += [entry(f"{dialect}-{process}", dialect, upstream, ca, variant) for dialect in DIALECTS]
     parts.append(narrow(upstreams[0], variant))
     for name, targets in TARGETS.items():
         parts.append(f'[[models]]\nname = "{name}"\ntargets = {list(targets)}\n')
@@ -57,7 +75,8 @@ def written(folder, port, upstreams, store, variant=0):
     return new.replace(folder / "toolwire.toml")
 
 
-def top(folder, port, store, variant):
+def top(folder, port, store, has_tls, variant):
+    tls = f'[tls]\ncert = "{folder}/cert.pem"\nkey = "file:{folder}/key.pem"\n' if has_tls else ""
     return f"""\
 listen = "127.0.0.1:{port}"
 state_dir = "{folder}/state"
@@ -91,6 +110,11 @@ description = "Looks a key up"
 parameters = {{ type = "object", properties = {{ key = {{ type = "string" }} }}, required = ["key"] }}
 max_running = 500
 
+[[tools]]
+name = "lookup"
+cache_ttl = "300s"
+
+{tls}
 [[keys]]
 name = "all"
 key = "{KEY}"
@@ -102,9 +126,10 @@ streams = {FEW_STREAMS}
 """
 
 
-def entry(name, dialect, upstream, variant):
+def entry(name, dialect, upstream, ca, variant):
     kind = {"hermes": "chat", "qwen": "chat", "lumo1": "lumo"}.get(dialect, dialect)
     more = {"lumo1": '[upstreams.lumo]\nversion = "v1"\n'}.get(dialect, "")
+    scheme, trust = ("https", f'[upstreams.tls]\nca = "{ca}"\n') if ca else ("http", "")
     model = {
         "hermes": 'tools = "hermes"\n',
         "qwen": 'tools = "qwen3_coder"\n',
@@ -115,11 +140,11 @@ def entry(name, dialect, upstream, variant):
 [[upstreams]]
 name = "{name}"
 dialect = "{kind}"
-base_url = "http://127.0.0.1:{upstream}/{dialect}"
+base_url = "{scheme}://127.0.0.1:{upstream}/{dialect}"
 max_concurrent = 5000
 idle_timeout = "{40 + variant % 2}s"
-connect_timeout = "5s"
-{more}
+connect_timeout = "30s"
+{more}{trust}
 [[models]]
 name = "{name}"
 upstream = "{name}"

@@ -7,7 +7,6 @@ import signal
 import time
 
 import configuration
-from http1 import asked
 
 
 class Outage:
@@ -19,7 +18,8 @@ class Outage:
 
     def concerns(self, exchange):
         if self.process is None:
-            return exchange.answer.before != 0 or exchange.turn > 0
+            # Only requests that need a value fail, and only because the store is away: it must never lack the value.
+            return (exchange.answer.before != 0 or exchange.turn > 0) and exchange.status == 503
         return self.process in exchange.model.processes
 
     def over(self):
@@ -33,16 +33,22 @@ class Faults:
         self.log, self.broken_rules, self.variant, self.under_way = [], [], 0, None
 
     async def run(self):
-        """Causes one fault after the other, about four per minute. Each kind occurs once before any occurs again."""
+        """Causes one fault after the other, about four per minute. Each kind occurs once before any occurs again,
+        except that the store is restarted at its own interval."""
         kinds = [self.kill, self.pause, self.reload, self.reload_invalid]
-        if self.stage.has_store_process:
-            kinds.append(self.restart_store)
+        restarted = time.monotonic()
         while True:
             self.dice.shuffle(kinds)
             for kind in kinds:
                 await asyncio.sleep(self.dice.uniform(8, 18))
-                self.under_way = asyncio.ensure_future(self.logged(kind))
-                await asyncio.shield(self.under_way)
+                await self.cause(kind)
+                if self.stage.has_store_process and time.monotonic() - restarted > self.args.restart_store * 60:
+                    restarted = time.monotonic()
+                    await self.cause(self.restart_store)
+
+    async def cause(self, kind):
+        self.under_way = asyncio.ensure_future(self.logged(kind))
+        await asyncio.shield(self.under_way)
 
     async def logged(self, kind):
         began = time.monotonic()
@@ -103,7 +109,7 @@ class Faults:
         """Waits until a model of this name is listed, for at most `limit` seconds. Returns whether it is."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
-            status, body = await asked(self.stage.port, "/v1/models", configuration.KEY)
+            status, body = await self.stage.asked("/v1/models", configuration.KEY)
             if status == 200 and f'"{name}"'.encode() in body:
                 return True
             await asyncio.sleep(0.5)

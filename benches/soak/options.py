@@ -17,6 +17,9 @@ parser.add_argument("--seed", type=int, default=1, help="of requests and faults 
 parser.add_argument("--quiet-run", action="store_true", help="no faults from outside: no kills, reloads and restarts")
 parser.add_argument("--store", default="embedded",
                     help="embedded, off, redis (a server of its own, which is restarted), or a redis:// URL (which is not)")
+parser.add_argument("--restart-store", type=float, default=5, metavar="MINUTES",
+                    help="how often Redis is killed and started again, with --store redis (default: 5)")
+parser.add_argument("--plain", action="store_true", help="no TLS, and thus no HTTP/2")
 parser.add_argument("--toolwire", type=Path, help="the program under test, where it is not to be built")
 parser.add_argument("--json", type=Path, help="the report as JSON, to this file")
 parser.add_argument("--keep", type=Path, help="an empty folder for configuration, logs and state, which is kept")

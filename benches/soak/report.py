@@ -1,29 +1,30 @@
 """The rules of a run, and its report."""
 
-from watch import line_through
+import growth
+from configuration import BOUNDS
 
-# Allowed growth of memory over the second half of a run: the larger of a share and an amount.
-GROWTH_SHARE, GROWTH_KIB = 0.04, 6 << 10
-# Minimum length of half a run, in seconds, for this rule. In a shorter run, stored responses and turns would still be
-# accumulating.
-SETTLED = 240
+# Minimum length of the judged part of a run, in seconds. In a shorter one, the means of batches would depend on each
+# other: in ten minutes, one flat run in seven would seem to grow.
+SETTLED = 30 * 60
+# Values of a sample that are judged, in KiB.
+JUDGED = {"RSS": lambda one: one["rss_kib"], "heap": lambda one: one["memory"].get("process_heap", 0) / 1024}
 
 
 def memory(samples):
-    """Returns the growth of memory in KiB, from a line fitted to the second half of the samples under load. Memory rises
-    and falls with the faults, so the line has an error. The growth that is certain is two standard errors less.
-    """
-    half = samples[len(samples) // 2:]
-    if len(half) < 3:
-        return {"seconds": 0, "kib": 0, "error_kib": 0, "surely_kib": 0, "allowed_kib": GROWTH_KIB, "mean_kib": 0}
-    slope, error = line_through([(one["seconds"], one["rss_kib"]) for one in half])
-    mean = sum(one["rss_kib"] for one in half) / len(half)
-    seconds = half[-1]["seconds"] - half[0]["seconds"]
-    return {
-        "seconds": round(seconds), "kib": round(slope * seconds), "error_kib": round(error * seconds),
-        "surely_kib": round((slope - 2 * error) * seconds), "mean_kib": round(mean),
-        "allowed_kib": round(max(GROWTH_KIB, GROWTH_SHARE * mean)),
-    }
+    """Returns the growth of memory (see `growth.judged`) in KiB."""
+    return {name: growth.judged(samples, value) for name, value in JUDGED.items()}
+
+
+def broken_memory(samples):
+    rules = []
+    for name, found in memory(samples).items():
+        if found and found["seconds"] >= SETTLED and found["growth"] > found["error"]:
+            rules.append(f"{name} grew by {found['growth']:.0f} KiB ± {found['error']:.0f} in {found['seconds']} s")
+    for kind, bound in BOUNDS.items():
+        most = max((one["memory"].get(kind, 0) for one in samples), default=0)
+        if most > bound:
+            rules.append(f"{kind} took {most} bytes, {bound} are its bound")
+    return rules
 
 
 def broken_rules(accounts, start, load, end, ledgers, exit_status, others):
@@ -41,10 +42,7 @@ def broken_rules(accounts, start, load, end, ledgers, exit_status, others):
         rules.append(f"{end['sockets']} sockets at the end, {start['sockets']} at the start")
     if end["other_descriptors"] > start["other_descriptors"]:
         rules.append(f"{end['other_descriptors']} other descriptors at the end, {start['other_descriptors']} at the start")
-    growth = memory(load)
-    if growth["seconds"] >= SETTLED and growth["surely_kib"] > growth["allowed_kib"]:
-        rules.append(
-            f"memory grew by {growth['surely_kib']} KiB or more in the second half, {growth['allowed_kib']} are allowed")
+    rules += broken_memory(load)
     if end["responses"] != accounts.sent:
         rules.append(f"toolwire counts {end['responses']:.0f} requests, the clients {accounts.sent}")
     for number, ledger in enumerate(ledgers):
@@ -57,6 +55,38 @@ def broken_rules(accounts, start, load, end, ledgers, exit_status, others):
     if exit_status != 0:
         rules.append(f"toolwire ended with {exit_status}")
     return rules
+
+
+def memory_table(samples, end):
+    """The heap by kind over time: a line for each minute, or for every n-th minute of a long run, and the end."""
+    minutes, last = [], -1
+    for one in samples:
+        if one["seconds"] // 60 > last:
+            last = one["seconds"] // 60
+            minutes.append(one)
+    rows = minutes[::max(1, len(minutes) // 60)] + [end]
+    kinds = [kind for kind in BOUNDS if any(one["memory"].get(kind) for one in rows)]
+    heads = ["minute", "RSS", "PSS", "heap", *kinds, "rest"]
+    lines = ["memory in MiB, by kind (rest: heap that no kind counts)", "  ".join(heads)]
+    for one in rows:
+        held = one["memory"]
+        heap = held.get("process_heap", 0)
+        sizes = [one["rss_kib"] * 1024, one["pss_kib"] * 1024, heap, *(held.get(kind, 0) for kind in kinds)]
+        sizes.append(heap - sum(held.get(kind, 0) for kind in BOUNDS))
+        cells = [f"{one['seconds'] / 60:.0f}", *(f"{size / (1 << 20):.1f}" for size in sizes)]
+        lines.append("  ".join(cell.rjust(len(head)) for cell, head in zip(cells, heads)))
+    return lines
+
+
+def growth_line(name, found):
+    if found is None:
+        return f"{name}: too few samples to judge"
+    mib = {key: found[key] / 1024 for key in ("growth", "error", "mean", "most")}
+    day = 86_400 / found["seconds"]
+    rest = "" if found["seconds"] >= SETTLED else "; not judged in so short a run"
+    most = (mib["growth"] + mib["error"]) * day
+    return (f"{name}: {mib['growth']:+.2f} MiB ± {mib['error']:.2f} in {found['seconds']} s, from {found['since']} s on "
+            f"(at most {most:.0f} MiB a day), mean {mib['mean']:.1f}, most {mib['most']:.1f}{rest}")
 
 
 def text(result):
@@ -79,9 +109,12 @@ def text(result):
             f"{one['seconds']:>9.0f}{one['rss_kib'] / 1024:>9.1f}{one['sockets']:>9}{one['other_descriptors']:>7}"
             f"{one['threads']:>9}{one['clients_open']:>6}{one['streams_in_flight']:>11.0f}{one['waiting_requests']:>9.0f}"
             f"{one['cpu_seconds']:>7.1f}")
-    lines += ["", f"memory in the second half: {memory_['kib']:+,} KiB by the line through it, "
-              f"± {memory_['error_kib']:,} "
-              f"({memory_['allowed_kib']:,} allowed{'' if memory_['seconds'] >= SETTLED else ', not judged in so short a run'}), mean {memory_['mean_kib']:,} KiB"]
+    lines += ["", *memory_table(samples, result["end"])]
+    for name, found in memory_.items():
+        lines.append(growth_line(name, found))
+    kept = result["kept"]
+    lines += ["", f"used, by the ledger: {kept['used']}"]
+    lines.append(f"stored responses read again: {kept['read_again']:,}, lost: {kept['lost']}")
     lines += ["", "toolwire's own counts: " + ", ".join(f"{name} {value:.0f}" for name, value in result["counts"].items())]
     if accounts["wrong"]:
         lines += ["", "wrong:"] + [f"  {one}" for one in accounts["wrong"]]

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """One upstream process. It serves every dialect on one port, at one token per tick. `run` kills it and starts it again.
 
-    upstream.py PORT NUMBER PACE
+    upstream.py PORT NUMBER PACE [FOLDER]
+
+It speaks TLS with the certificate in FOLDER, if that is given.
 
 GET /ledger returns what it has done since it was started.
 """
@@ -12,11 +14,14 @@ import resource
 import socket
 import struct
 import sys
+from pathlib import Path
 
 import answers
+import certificates
 from dialects import KNOWN
 
 PORT, NUMBER, PACE = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+TLS = certificates.serving(Path(sys.argv[4])) if len(sys.argv) > 4 else None
 # `open` are answers in progress, `left` those that toolwire broke off, and `faulty` requests that lack something.
 LEDGER = {"whole": 0, "calls": 0, "failed": 0, "left": 0, "open": 0, "faulty": 0, "untagged": 0}
 FAULTY = []
@@ -114,7 +119,7 @@ def chunk(data):
 async def main():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    server = await asyncio.start_server(serve, "127.0.0.1", PORT, limit=1 << 20, backlog=4096)
+    server = await asyncio.start_server(serve, "127.0.0.1", PORT, limit=1 << 20, backlog=4096, ssl=TLS)
     await server.serve_forever()
 
 
