@@ -3,7 +3,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    HeldBytes, OnChange, OnFailure, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
+    HeldBytes, OnChange, OnFailure, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress,
+    StoreError,
 };
 
 /// A server that stores values and limits. It cannot be created in this build.

@@ -8,8 +8,9 @@ use std::{
 };
 
 use super::{
-    EmbeddedStore, FileMetrics, FileState, HeldBytes, OnFailure, SharedLimits, SharedText, Store, StoreAddress,
-    StoreSettings, examine, file_report::FileReport, redis::RedisServer, steady_clock::SteadyClock,
+    EmbeddedStore, FileMetrics, FileState, HeldBytes, OnFailure, SharedLimits, SharedText, Store,
+    StoreAddress, StoreSettings, examine, file_report::FileReport, redis::RedisServer,
+    steady_clock::SteadyClock,
 };
 
 /// A kind of state, which has its own file, or its own namespace on a server.
@@ -107,7 +108,7 @@ impl Stores {
     /// values themselves ([`Store::held`]).
     pub fn held(&self) -> HeldBytes {
         match self {
-            Self::Embedded(_) => HeldBytes::default(),
+            Self::Embedded(..) => HeldBytes::default(),
             Self::Redis(server) => server.held(),
         }
     }

@@ -43,8 +43,8 @@ use self::{
     values::{Pending, Values},
 };
 use super::{
-    Asked, HeldBytes, OnChange, OnFailure, Reach, ServerFacts, SharedLimits, SharedText, Space, Store, StoreAddress,
-    StoreError,
+    Asked, HeldBytes, OnChange, OnFailure, Reach, ServerFacts, SharedLimits, SharedText, Space, Store,
+    StoreAddress, StoreError,
 };
 
 /// How long the process waits before it exits, for unwritten values and settlements to be sent.
