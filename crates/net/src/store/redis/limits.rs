@@ -97,6 +97,8 @@ struct OpenLease {
 struct Settlement {
     lease: OpenLease,
     spent: Spent,
+    /// Whether it is unknown if the server has granted the lease, so that the request is counted without it.
+    is_doubtful: bool,
     /// Whether the server may already have applied the settlement.
     is_repeated: bool,
     /// The value of `is_repeated` before the last attempt.
@@ -115,6 +117,10 @@ impl Settlements {
     }
 
     fn add(&self, lease: OpenLease, spent: Spent) {
+        self.add_settlement(lease, spent, false);
+    }
+
+    fn add_settlement(&self, lease: OpenLease, spent: Spent, is_doubtful: bool) {
         if let Some(member) = &lease.member {
             let mut open = self.open.lock();
             if let Some(leases) = open.get_mut(&lease.owner) {
@@ -130,7 +136,8 @@ impl Settlements {
             return;
         }
         let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
-        waiting.insert(number, Settlement { lease, spent, is_repeated: false, was_repeated: false });
+        let settlement = Settlement { lease, spent, is_doubtful, is_repeated: false, was_repeated: false };
+        waiting.insert(number, settlement);
         drop(waiting);
         self.added.notify_one();
     }
@@ -171,8 +178,16 @@ async fn admit(inner: &Arc<Inner>, demand: Demand) -> Result<Verdict, StoreError
         .arg(limit(tokens_per_month))
         .arg(demand.tokens);
     script.arg(LEASE).arg(STATE_TTL).arg(MONTH_TTL);
-    let answer: (u64, u64, u64, u64, u64, u64, u64, u64) =
-        read(inner.servers.ask(Line::Limits, of_owner(&ADMIT, owner, &script)).await?)?;
+    let answer = inner.servers.ask(Line::Limits, of_owner(&ADMIT, owner, &script)).await;
+    if matches!(answer, Err(Failure::Unknown(_))) && member.is_some() {
+        let lease = OpenLease { owner, member: member.clone(), tokens: None };
+        inner.settlements.add_settlement(
+            lease,
+            Spent { month: demand.month.clone(), input: 0, output: 0 },
+            true,
+        );
+    }
+    let answer: (u64, u64, u64, u64, u64, u64, u64, u64) = read(answer?)?;
     let (code, wait, requests_full_in, tokens_full_in, tokens_full, requests, input, output) = answer;
     let wait = Duration::from_micros(wait);
     let admission = match code {
@@ -280,10 +295,10 @@ fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option
 
 /// Returns the script for a settlement, and marks the settlement as possibly applied.
 fn script_of(settlement: &mut Settlement) -> Command {
-    let Settlement { lease, spent, is_repeated, was_repeated } = settlement;
+    let Settlement { lease, spent, is_doubtful, is_repeated, was_repeated } = settlement;
     let mut script = of_client(&SETTLE, lease.owner);
     script.key(key(lease.owner, &spent.month)).arg(lease.member.as_deref().unwrap_or_default());
-    script.arg(u8::from(*is_repeated));
+    script.arg(if *is_doubtful { 2 } else { u8::from(*is_repeated) });
     match lease.tokens {
         Some((limit, taken, full)) => script.arg(limit).arg(taken).arg(full),
         None => script.arg("").arg(0).arg(0),

@@ -1,7 +1,9 @@
 //! Tests with a real server, which are skipped if none is installed, and with an unreachable one.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    io::{self, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Instant,
 };
 
@@ -272,6 +274,51 @@ fn usage_is_counted_once_when_the_server_was_away() {
     });
 }
 
+/// Forwards connections to `port`, but no answers while `is_mute` is set. Returns the URL.
+fn proxy(port: u16, is_mute: &Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let is_mute = Arc::clone(is_mute);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { return };
+            let (mut asked, mut answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let (mut client, mut server, is_mute) = (client, server, Arc::clone(&is_mute));
+            thread::spawn(move || io::copy(&mut asked, &mut server));
+            thread::spawn(move || {
+                let mut read = [0; 4096];
+                while let Ok(count @ 1..) = answers.read(&mut read) {
+                    if is_mute.load(Ordering::Relaxed) || client.write_all(&read[..count]).is_err() {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn request_whose_admission_did_not_arrive_is_counted_once() {
+    let Some(server) = redis_server::RedisServer::start().unwrap() else { return };
+    let is_mute = Arc::new(AtomicBool::new(false));
+    let instance = client(&proxy(server.port(), &is_mute));
+    granted(&instance, &demand()).settle(spent(10, 1));
+    let client = hex::encode(&OWNER.0);
+    let counted = |what: &str| server.said(&format!("HGET toolwire:limits:{{{client}}}:{MONTH} {what}"));
+    until("the first is counted", || counted("input").contains("10"));
+    is_mute.store(true, Ordering::Relaxed);
+    assert!(ask(&instance, &demand()).is_err());
+    assert!(counted("requests").contains('2'), "the server has admitted it");
+    instance.unchecked(OWNER, MONTH.to_owned()).settle(spent(20, 2));
+    is_mute.store(false, Ordering::Relaxed);
+    until("the second is counted", || counted("input").contains("30"));
+    until("the second is counted once", || counted("requests").contains('2'));
+    let leases = server.said(&format!("ZCARD toolwire:limits:{{{client}}}:leases"));
+    assert!(leases.contains('0'), "{leases}");
+}
+
 /// Blocks until `asked` has completed, and returns its result.
 fn wait<T>(asked: Asked<T>) -> T {
     runtime::Builder::new_current_thread().build().unwrap().block_on(asked)
@@ -314,7 +361,7 @@ fn text_is_changed_by_one_instance_at_a_time() {
 #[test]
 fn server_that_never_answers_delays_nothing_for_long() {
     // The listener accepts connections but never answers.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let instance = client(&format!("redis://{}", listener.local_addr().unwrap()));
     let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     assert!(store.get(&key("x"), now()).is_err());
