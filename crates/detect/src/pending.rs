@@ -140,6 +140,13 @@ impl Detector {
         let again = std::mem::replace(&mut self.quotes_only, true);
         self.text(&source, out);
         self.quotes_only = again;
+        // What follows the source may be read again, and only it may show the end of the calls. They must not wait again.
+        if let State::Calls(reading) = &mut self.state
+            && let Some(watch) = &mut reading.watch
+            && self.held.len() == source.len()
+        {
+            watch.stay_text();
+        }
     }
 
     /// Decides about pending calls at the end of the text. They are calls if the model has stopped. Returns whether
@@ -153,5 +160,57 @@ impl Detector {
             pending.output.events.into_iter().for_each(|event| out.event(event));
         }
         is_pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        conversation::{CallOutput, Conversation, Part, Role, Tool, Turn},
+        event::Finish,
+        format::KnownFormats,
+        rules::Rules,
+        tools::DeclaredTools,
+    };
+
+    /// Returns the text and the number of the calls in a response to a tool's `result`.
+    fn read(result: &str, pieces: &[&str]) -> (String, usize) {
+        let output = CallOutput {
+            id: String::new(),
+            name: "f".to_owned(),
+            content: result.to_owned(),
+            is_error: false,
+        };
+        let conversation = Conversation {
+            tools: vec![Tool::named("f")],
+            turns: vec![Turn::of(Role::Tool, vec![Part::Result(output)])],
+            ..Conversation::default()
+        };
+        let tools = DeclaredTools::new(&conversation, "");
+        let detector = Detector::new(tools, &Rules::default(), KnownFormats::built_in()).unwrap();
+        let mut detector = detector.reading(&conversation);
+        let mut events: Vec<Event<'static>> = Vec::new();
+        for piece in pieces {
+            detector.event(Event::Text((*piece).into()), &mut events);
+        }
+        detector.event(Event::Finish(Finish::Stop), &mut events);
+        let texts = events
+            .iter()
+            .filter_map(|event| if let Event::Text(text) = event { Some(&**text) } else { None });
+        (texts.collect(), events.iter().filter(|event| matches!(event, Event::CallStart(_))).count())
+    }
+
+    /// The byte that shows the end of the calls is behind them, and that they are broken is visible at once. They were
+    /// read again and again.
+    #[test]
+    fn quotation_that_ends_before_the_byte_that_shows_it_is_read_twice() {
+        for call in ["<|tool_call>call:f{x,<<tool_call|><", "<|tool_call>call:f{x:1,<<tool_call|><b"] {
+            for text in [format!("The page says:\n{call}, and nothing else."), format!("{call}\n{call}.")] {
+                let characters: Vec<&str> = text.split_inclusive(|_| true).collect();
+                assert_eq!(read(call, &[&text]), (text.clone(), 0));
+                assert_eq!(read(call, &characters), (text.clone(), 0));
+            }
+        }
     }
 }

@@ -35,9 +35,16 @@ pub(super) struct Watch {
     /// How many bytes at the start of the source are not compared: the opener of a fence, which may be missing in the
     /// text that is repeated.
     skipped: usize,
+    /// Whether something visible is known to follow, so that a quotation stays text.
+    stays_text: bool,
 }
 
 impl Watch {
+    /// Makes a quotation stay text.
+    pub(super) fn stay_text(&mut self) {
+        self.stays_text = true;
+    }
+
     fn push(&mut self, piece: Piece<'_>) {
         match (piece, self.pieces.last_mut()) {
             (Piece::Arguments(text), Some(Waiting::Arguments(kept))) => append(kept, text),
@@ -207,7 +214,8 @@ impl Detector {
             return self.proceed(reading, passed, text, out);
         }
         let is_whole = !matches!(passed, Passed::Cut { .. }) && (!is_place || passed.is_end());
-        if !is_whole || !self.may_stand_alone(&reading, head(text, taken), end) {
+        let may_stand_alone = is_whole && !watch.stays_text;
+        if !may_stand_alone || !self.may_stand_alone(&reading, head(text, taken), end) {
             append(&mut self.held, head(text, taken));
             self.stay_text(&mut reading, rescan, out);
             return taken;
@@ -294,7 +302,8 @@ impl Detector {
         let has_ended = if reading.quote == Quote::Place { has_begun } else { ended && watch.ends_call() };
         if has_ended && self.repeats(reading.quote, &mut watch, "", end) {
             let is_whole = watch.pieces.iter().all(|piece| *piece != Waiting::End(CallEnd::Cut));
-            ended = ended && stopped && is_whole && self.may_stand_alone(reading, "", end);
+            let may_stand_alone = is_whole && !watch.stays_text;
+            ended = ended && stopped && may_stand_alone && self.may_stand_alone(reading, "", end);
             if ended {
                 self.quoted.as_calls += 1;
             } else {
