@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../../tests/core/fuzz/checks/mod.rs"]
-mod checks;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| checks::http1(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| toolwire_fuzz::check("http1", data));

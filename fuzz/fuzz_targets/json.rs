@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../../tests/core/fuzz/checks/mod.rs"]
-mod checks;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| checks::json(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| toolwire_fuzz::check("json", data));

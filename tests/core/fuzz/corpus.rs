@@ -17,6 +17,11 @@ pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
+/// Whether a fuzzer has added the file called `name`, by which git ignores it.
+pub(crate) fn is_added(name: &str) -> bool {
+    name.len() == 40
+}
+
 /// An input that is printed on one line.
 pub(crate) struct Shown(pub(crate) Vec<u8>);
 
@@ -49,7 +54,7 @@ impl Part {
 }
 
 /// The maximum number of choices at the start of an input.
-const CHOICES: usize = 7;
+const CHOICES: usize = 9;
 
 /// Generates inputs: choices from the corpus or at random, then parts of the corpus and markers in any order.
 pub(crate) fn mutated(seeds: Vec<Vec<u8>>, markers: Vec<String>) -> impl Strategy<Value = Shown> {

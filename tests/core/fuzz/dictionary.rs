@@ -1,8 +1,11 @@
-//! Generates the fuzzer's dictionary from the strings in the format tables.
+//! Generates the fuzzer's dictionaries: from the strings in the format tables, and from the fields of the APIs.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
 use toolwire::format;
+
+use super::corpus;
+use crate::support::repository::root;
 
 /// Strings that matter in most formats but are not in any table.
 const WORDS: [&str; 14] = [
@@ -30,7 +33,44 @@ pub(crate) fn markers() -> Vec<String> {
     markers.into_iter().filter(|marker| !marker.is_empty()).collect()
 }
 
-pub(crate) fn text() -> String {
+/// Returns the members of requests and responses, and the words that they have as values, as they are written in JSON.
+fn fields() -> BTreeSet<String> {
+    let is_word = |text: &str| {
+        text.len() > 1
+            && text.len() < 40
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
+    };
+    let mut fields = BTreeSet::new();
+    let seeds = ["exchange", "request"].into_iter().flat_map(corpus::read);
+    for (_, stream) in seeds.filter(|(name, _)| !corpus::is_added(name)) {
+        let text: String = stream.utf8_chunks().map(|chunk| chunk.valid()).collect();
+        let mut parts = text.split('"').peekable();
+        while let Some(word) = parts.next() {
+            let is_member = parts.peek().is_some_and(|behind| behind.starts_with(':'));
+            if is_word(word) && (is_member || word.contains('_')) {
+                fields.insert(format!("\"{word}\"{}", if is_member { ":" } else { "" }));
+            }
+        }
+    }
+    for dialect in ["chat", "gemini", "messages", "responses"] {
+        let types =
+            fs::read_to_string(root().join(format!("crates/dialects/src/{dialect}/types.toml"))).unwrap();
+        let names = types.lines().filter_map(|line| line.split_once(" = "));
+        fields.extend(
+            names.map(|(name, _)| name).filter(|name| is_word(name)).map(|name| format!("\"{name}\":")),
+        );
+    }
+    fields
+}
+
+/// The dictionaries: their names, and the generated text.
+pub(crate) fn texts_of_files() -> [(&'static str, String); 2] {
+    let fields: Vec<_> = fields().into_iter().collect();
+    let from = "the members of requests and responses";
+    [("markers.dict", text("the formats' tables", &markers())), ("fields.dict", text(from, &fields))]
+}
+
+fn text(from: &str, words: &[String]) -> String {
     let quoted = |marker: &String| {
         let bytes = marker.bytes().map(|byte| match byte {
             b'"' | b'\\' => format!("\\{}", char::from(byte)),
@@ -39,8 +79,8 @@ pub(crate) fn text() -> String {
         });
         format!("\"{}\"\n", bytes.collect::<String>())
     };
-    "# Made of the formats' tables by tests/core/fuzz/dictionary.rs.\n".to_owned()
-        + &markers().iter().map(quoted).collect::<String>()
+    format!("# Made of {from} by tests/core/fuzz/dictionary.rs.\n")
+        + &words.iter().map(quoted).collect::<String>()
 }
 
 /// Returns the string literals in debug output.

@@ -72,15 +72,23 @@ macro_rules! smoke {
     )*};
 }
 
-smoke!(engine, http1, json, literal, params, reader, sse);
+smoke!(engine, exchange, finder, http1, json, literal, params, quoted, reader, request, sse, template);
 
 #[test]
 fn dictionary_is_up_to_date() {
-    let (path, text) = (fuzz("markers.dict"), dictionary::text());
-    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
-        fs::write(&path, &text).unwrap();
+    let writes = std::env::var_os("TOOLWIRE_WRITE").is_some();
+    if writes {
         seeds::write();
     }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == text, "write it again: TOOLWIRE_WRITE=1 cargo test --test core fuzz::dictionary");
+    for (name, text) in dictionary::texts_of_files() {
+        let path = fuzz(name);
+        if writes {
+            fs::write(&path, &text).unwrap();
+        }
+        let written = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == text,
+            "write {name} again: TOOLWIRE_WRITE=1 cargo test --test core fuzz::dictionary"
+        );
+    }
 }

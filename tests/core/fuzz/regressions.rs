@@ -7,7 +7,7 @@ use toolwire::{
     rules::{ArgumentDelivery, Detect, Rules},
 };
 
-use super::checks::{engine, find};
+use super::checks::{engine, find, quoted};
 
 /// The rule, the formats to detect (the default if empty), and the text.
 const FOUND: &[(&str, &[&str], &str)] = &[
@@ -107,6 +107,12 @@ const FAILED: &[Failed] = &[
         engine,
         b"<p\n<Function_A/><function_calls><function_call><tool>r</tool><args_json>{\"a\":1}</args_json>\
           <arguments>{\"b\":2}</arguments></function_call></function_calls>",
+    ),
+    (
+        "a quotation is read twice, not forever, if what follows it shows its end",
+        quoted,
+        b"`o\x00\x07<|tool_call>call:f{x,<<tool_call|><\0The page says:\n\
+          <|tool_call>call:f{x,<<tool_call|><, and nothing else.",
     ),
 ];
 

@@ -1,18 +1,45 @@
 //! Generates the committed corpus from the examples of formats, the conformance cases and recorded streams.
 
-use std::{collections::HashMap, fs};
+use std::{collections::HashMap, fs, path::Path};
 
 use serde_json::Value;
-use toolwire::format;
+use toolwire::{
+    dialect::{ClientDialect, UpstreamDialect},
+    format,
+};
 
-use super::{checks::code, fuzz};
-use crate::support::repository::root;
+use super::{
+    checks::{UPSTREAMS, code},
+    fuzz,
+};
+use crate::support::{hostile, repository::root, upstream::Speech};
 
 /// How many bytes of a recorded stream become a seed.
 const STREAM: usize = 2500;
 
-/// The maximum number of streams for each kind of upstream.
-const MOST: usize = 17;
+/// The folders of recorded streams, the choices that select their readers, and the maximum number of streams.
+const RECORDED: &[(&str, u8, usize)] = &[
+    ("chat", 0, 17),
+    ("lumo", 1, 17),
+    ("completions", 0b0010_0000, 3),
+    ("gemini", 0b1100_0000, 3),
+    ("messages", 0b1000_0000, 4),
+    ("ollama", 0b0100_0000, 3),
+    ("responses", 0b1001_0000, 4),
+];
+
+/// The events of a response from Bedrock: types and payloads, which the check puts into frames.
+const BEDROCK: &str = r#"messageStart {"role":"assistant"}
+contentBlockDelta {"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"hm"}}}
+contentBlockDelta {"contentBlockIndex":0,"delta":{"reasoningContent":{"signature":"s"}}}
+contentBlockStop {"contentBlockIndex":0}
+contentBlockDelta {"contentBlockIndex":1,"delta":{"text":"Hi \u00e9"}}
+contentBlockStart {"contentBlockIndex":2,"start":{"toolUse":{"toolUseId":"p","name":"a"}}}
+contentBlockDelta {"contentBlockIndex":2,"delta":{"toolUse":{"input":"{\"x\":1}"}}}
+contentBlockStop {"contentBlockIndex":2}
+messageStop {"stopReason":"tool_use"}
+metadata {"usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5},"metrics":{"latencyMs":1}}
+throttlingException {"message":"slow"}"#;
 
 /// Valid and invalid JSON arguments, as models write them.
 const JSON: &[(&str, &str)] = &[
@@ -163,9 +190,70 @@ pub(crate) fn write() {
         put("sse", name, &[&[0, 3], text.as_bytes()]);
         put("reader", name, &[&[4, 3], text.as_bytes()]);
     }
-    for (speech, flags) in [("chat", 0), ("lumo", 1)] {
-        for (name, stream) in recorded(speech) {
-            put("reader", &name, &[&[flags, 3], &stream]);
+    for (speech, flags, most) in RECORDED {
+        for (name, stream) in recorded(speech, *most) {
+            put("reader", &name, &[&[*flags, 3], &stream]);
+        }
+    }
+    put("reader", "bedrock", &[&[0xc1, 3], BEDROCK.as_bytes()]);
+    write_exchanges();
+    write_requests();
+    for (at, (name, text)) in engine().into_iter().step_by(3).enumerate() {
+        put("quoted", name, &[&code(name).to_be_bytes(), &[choice(at % 4), 7], text.as_bytes()]);
+        put("finder", name, &[&[choice(at % 2)], text.as_bytes()]);
+    }
+    let folder = root().join("crates/template/tests/template/templates");
+    for (name, text) in files(&folder, |_| true) {
+        put("template", &name, &[&[0], &text]);
+    }
+}
+
+/// Writes a response of each upstream with every kind of event, as frames and as parts.
+fn write_exchanges() {
+    let clients: Vec<_> = ClientDialect::all().map(|client| client.dialect().name()).collect();
+    let examples = engine();
+    for (at, (name, speech)) in UPSTREAMS.into_iter().enumerate() {
+        let client = clients[at % clients.len()];
+        let (format, example) = &examples[at * 7 % examples.len()];
+        let codes: Vec<u8> =
+            [client, name, format].into_iter().flat_map(|name| code(name).to_be_bytes()).collect();
+        let frames = match speech {
+            Speech::Ollama => speech.says(&["Hi", example], "stop"),
+            _ => hostile::frames(speech).concat().into_bytes(),
+        };
+        put("exchange", &format!("frames-{name}"), &[&codes, &[0b101, 0, 7], &frames]);
+        let parts =
+            format!("\u{1}hm\u{1e}{example}\u{1e}\u{2}get_weather\u{1f}{{\"x\": \"1\"}}\u{1e}\u{3}a\u{1e}.");
+        put(
+            "exchange",
+            &format!("parts-{name}"),
+            &[&codes, &[choice(at % 2), choice(at), 39], parts.as_bytes()],
+        );
+    }
+}
+
+/// Writes requests with calls, results and tools, in every dialect.
+fn write_requests() {
+    let folder = root().join("crates/template/tests/template/requests");
+    for (at, (name, body)) in
+        files(&folder, |name| ["loop", "parts", "thinking", "tools"].iter().any(|one| name.contains(one)))
+            .into_iter()
+            .enumerate()
+    {
+        let conversation = ClientDialect::Chat.side().decode(&body).unwrap();
+        for upstream in UpstreamDialect::all() {
+            let dialect = upstream.dialect();
+            if ClientDialect::try_from(dialect).is_err() {
+                continue;
+            }
+            let body = upstream.side().encode(&conversation, "m").body;
+            let example = format::HERMES.example;
+            let codes: Vec<u8> = [dialect.name(), dialect.name(), format::HERMES.name]
+                .into_iter()
+                .flat_map(|name| code(name).to_be_bytes())
+                .collect();
+            let name = format!("{}-{name}", dialect.name());
+            put("request", &name, &[&codes, &[choice(at % 2) << 1, 7], &body, b"\0", example.as_bytes()]);
         }
     }
 }
@@ -199,7 +287,18 @@ fn engine() -> Vec<(&'static str, String)> {
     format::ALL.iter().map(seed).collect()
 }
 
-fn recorded(speech: &str) -> Vec<(String, Vec<u8>)> {
+/// Returns the files of a folder whose names are wanted.
+fn files(folder: &Path, wants: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
+    let mut files: Vec<_> =
+        named.filter(|(name, _)| wants(name)).map(|(name, path)| (name, fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+/// Returns at most `most` recorded streams of an upstream.
+fn recorded(speech: &str, most: usize) -> Vec<(String, Vec<u8>)> {
     let folder = root().join("fixtures").join(speech);
     let entries = fs::read_dir(folder).unwrap();
     let streams = entries.filter_map(|entry| {
@@ -210,6 +309,6 @@ fn recorded(speech: &str) -> Vec<(String, Vec<u8>)> {
     });
     let mut streams: Vec<_> = streams.collect();
     streams.sort();
-    let step = streams.len().div_ceil(MOST);
+    let step = streams.len().div_ceil(most);
     streams.into_iter().step_by(step).collect()
 }

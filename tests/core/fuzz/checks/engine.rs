@@ -94,7 +94,7 @@ fn most(limits: &Limits) -> usize {
 }
 
 /// Whether `part` is a subsequence of `whole`.
-fn is_left_of(part: &str, whole: &str) -> bool {
+pub(super) fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }

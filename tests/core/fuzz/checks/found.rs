@@ -27,21 +27,41 @@ const DECLARED: &str = r#"{"model": "m", "messages": [{"role": "user", "content"
         "u": {"anyOf": [{"type": "number"}, {"type": "string"}]}}}}}
 ]}"#;
 
-static CONVERSATION: LazyLock<Conversation> =
+pub(super) static CONVERSATION: LazyLock<Conversation> =
     LazyLock::new(|| chat::request::decode(DECLARED.as_bytes()).expect("a request"));
 
-fn detect(settings: &Rules, pieces: &[&str], finish: Finish, most: usize) -> Found {
-    let tools = DeclaredTools::new(&CONVERSATION, &settings.tool_prefix);
-    let mut detector = Detector::new(tools, settings, KnownFormats::built_in()).expect("tools are declared");
+fn detect(
+    conversation: &Conversation,
+    settings: &Rules,
+    pieces: &[&str],
+    finish: Finish,
+    most: usize,
+) -> Found {
+    let tools = DeclaredTools::new(conversation, &settings.tool_prefix);
+    let detector = Detector::new(tools, settings, KnownFormats::built_in()).expect("tools are declared");
+    let mut detector = detector.reading(conversation);
     Found::of(&mut detector, pieces, finish, |_, held| assert!(held <= most, "{held} held of at most {most}"))
 }
 
 /// Returns the results for `text`. Asserts that no split changes them, that at most `most` bytes are held, and that
 /// the arguments of complete calls are JSON.
 pub(crate) fn find(settings: &Rules, text: &str, seed: u8, finish: Finish, most: usize) -> Found {
-    let whole = detect(settings, &[text], finish, most);
+    find_in(&CONVERSATION, settings, text, seed, finish, most)
+}
+
+/// Like [`find`], in the response to `conversation`.
+pub(super) fn find_in(
+    conversation: &Conversation,
+    settings: &Rules,
+    text: &str,
+    seed: u8,
+    finish: Finish,
+    most: usize,
+) -> Found {
+    let detect = |pieces: &[&str]| detect(conversation, settings, pieces, finish, most);
+    let whole = detect(&[text]);
     for (how, pieces) in [("characters", characters(text)), ("pieces", cut_text(text, seed))] {
-        let cut = detect(settings, &pieces, finish, most);
+        let cut = detect(&pieces);
         assert_eq!(cut, whole, "{text:?} in {how} (left) and whole (right)");
     }
     for call in whole.calls.iter().filter(|call| call.is_complete()) {

@@ -7,6 +7,8 @@
 #[allow(dead_code, reason = "a fuzz target uses a part of it")]
 mod detected;
 mod engine;
+mod exchange;
+mod finder;
 mod found;
 mod http1;
 mod input;
@@ -14,8 +16,11 @@ mod json;
 mod literal;
 mod markup;
 mod params;
+mod quoted;
 mod reader;
+mod request;
 mod sse;
+mod template;
 
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::detected::{Call, Found};
@@ -25,8 +30,19 @@ pub(crate) use self::http1::http1;
 pub(crate) use self::markup::{has_markup, is_said};
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::{
-    engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
+    engine::engine,
+    exchange::{UPSTREAMS, exchange},
+    finder::finder,
+    found::find,
+    input::code,
+    json::json,
+    literal::literal,
+    params::params,
+    quoted::quoted,
+    reader::reader,
+    request::request,
     sse::sse,
+    template::template,
 };
 
 /// A check and its name, which is also the name of its fuzz target and its folder in `fuzz/corpus`.
@@ -35,10 +51,15 @@ pub(crate) type Check = (&'static str, fn(&[u8]));
 #[allow(dead_code, reason = "a fuzz target runs one")]
 pub(crate) const ALL: &[Check] = &[
     ("engine", engine),
+    ("exchange", exchange),
+    ("finder", finder),
     ("http1", http1),
     ("json", json),
     ("literal", literal),
     ("params", params),
+    ("quoted", quoted),
     ("reader", reader),
+    ("request", request),
     ("sse", sse),
+    ("template", template),
 ];

@@ -1,7 +1,10 @@
 //! Checks that splits do not change what upstream readers read.
 
 use toolwire::{
-    dialect::{Reader, chat, completions, gemini, interactions, lumo, messages, ollama, responses},
+    dialect::{
+        Dialect, Reader, ReaderRules, UpstreamDialect, chat, completions, gemini, interactions, lumo,
+        messages, ollama, responses,
+    },
     event::Event,
     failure::Failure,
 };
@@ -13,7 +16,8 @@ pub(crate) fn reader(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
     let seed = input.byte();
-    let bytes = input.bytes();
+    let framed = if is_bedrock(flags) { frames(input.bytes()) } else { None };
+    let bytes = framed.as_deref().unwrap_or(input.bytes());
     let whole = read(flags, &[bytes]);
     for pieces in [bytes.chunks(1).collect(), cut(bytes, seed)] {
         assert_eq!(read(flags, &pieces), whole, "{pieces:?}");
@@ -34,9 +38,59 @@ fn read(flags: u8, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<String>) {
     (events.into_iter().fold(Vec::new(), join), failure)
 }
 
+fn is_bedrock(flags: u8) -> bool {
+    flags & 0b1100_0001 == 0b1100_0001
+}
+
+/// Puts `written` into frames, since no input has right checksums by accident: for each line an event, with its type
+/// before the first space. Without a space in the first line, returns `None`.
+fn frames(written: &[u8]) -> Option<Vec<u8>> {
+    let first = written.split(|byte| *byte == b'\n').next()?;
+    first.contains(&b' ').then_some(())?;
+    let mut framed = Vec::new();
+    for line in written.split(|byte| *byte == b'\n') {
+        let space = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
+        let (kind, payload) = line.split_at(space);
+        framed.extend(frame(&[(":message-type", b"event"), (":event-type", kind)], payload));
+    }
+    Some(framed)
+}
+
+fn frame(headers: &[(&str, &[u8])], payload: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    for (name, value) in headers {
+        encoded.push(u8::try_from(name.len()).expect("a short name"));
+        encoded.extend_from_slice(name.as_bytes());
+        // The type of strings.
+        encoded.push(7);
+        encoded.extend_from_slice(&u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes());
+        encoded.extend_from_slice(&value[..value.len().min(usize::from(u16::MAX))]);
+    }
+    let length =
+        |bytes: &[u8], more: usize| u32::try_from(bytes.len() + more).expect("a short frame").to_be_bytes();
+    let mut frame = [length(payload, encoded.len() + 16), length(&encoded, 0)].concat();
+    frame.extend_from_slice(&checksum(&frame));
+    frame.extend_from_slice(&encoded);
+    frame.extend_from_slice(payload);
+    frame.extend_from_slice(&checksum(&frame));
+    frame
+}
+
+/// The CRC-32 of zlib.
+fn checksum(bytes: &[u8]) -> [u8; 4] {
+    let shift = |sum: u32| sum >> 1 ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 };
+    let sum = bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| shift(sum)));
+    (!sum).to_be_bytes()
+}
+
 fn reader_of(flags: u8) -> Reader {
     let on = |bit: u8| flags >> bit & 1 == 1;
     let max_frame = if on(1) { 64 } else { 1 << 20 };
+    if is_bedrock(flags) {
+        let upstream = UpstreamDialect::try_from(Dialect::Bedrock).expect("a dialect of this build");
+        let client = Dialect::Chat;
+        return upstream.side().reader(&ReaderRules { max_frame, tolerate_truncation: on(2), client });
+    }
     if on(0) {
         let settings = lumo::ReaderSettings { max_frame, tolerate_truncation: on(2), ..Default::default() };
         return Reader::Lumo(lumo::Reader::new(settings));
