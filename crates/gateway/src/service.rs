@@ -237,6 +237,7 @@ impl ServiceState {
             ("turn_states", turns.bytes()),
             ("kept_hops", hops.bytes()),
             ("tool_results", execution.map_or(0, |stage| stage.cached_bytes())),
+            ("figures", self.monitors.metrics.figures().bytes()),
             ("tool_indexes", tool_search::bytes_of_indexes()),
         ];
         held.extend(self.extensions.configured.iter().flat_map(|extension| extension.held()));

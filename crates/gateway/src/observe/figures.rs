@@ -115,6 +115,13 @@ impl Figures {
         }
     }
 
+    /// Estimates the memory of all figures in bytes. It grows for two hours, since each minute has figures of its own.
+    pub(crate) fn bytes(&self) -> usize {
+        let history = self.0.lock();
+        let minutes = history.groups.iter().flat_map(Group::minutes);
+        minutes.flat_map(|minute| minute.sums.values()).map(Sums::bytes).sum()
+    }
+
     /// Returns the figures of the last minute. `now` is a Unix time in seconds, and `running` is the number of
     /// responses in progress.
     pub(crate) fn now(&self, running: i64, now: u64) -> Value {
@@ -277,6 +284,15 @@ impl Sums {
         self.duration.add(request.duration);
         self.calls += request.calls;
         self.retries += request.retries;
+    }
+
+    /// Estimates the memory in bytes, in a tree whose nodes are two thirds full.
+    fn bytes(&self) -> usize {
+        /// A node of the tree of errors, which are of few kinds.
+        const ERRORS: usize = 12 * size_of::<(&str, u64)>();
+        let errors = if self.errors.is_empty() { 0 } else { ERRORS };
+        let own = size_of::<(Arc<str>, Self)>() * 3 / 2;
+        own + errors + self.first_content.bytes() + self.duration.bytes()
     }
 
     fn shrink(&mut self) {

@@ -38,6 +38,11 @@ impl Latencies {
         self.buckets.shrink_to_fit();
     }
 
+    /// The memory of the buckets in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<(u8, u32)>()
+    }
+
     fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| u64::from(*count)).sum()
     }
