@@ -3,7 +3,7 @@
 //!
 //! A family is a name and a range of versions, so that its next model is known when it is released.
 
-use std::mem;
+use std::iter::once;
 
 use crate::conversation::{Conversation, Thinking, ThinkingSwitch};
 use ThinkingSwitch::{AnyEffort, Text};
@@ -100,14 +100,11 @@ pub fn prompt_opens_reasoning(name: &str, conversation: &Conversation) -> (Optio
 
 fn of_name(name: &str) -> Option<&'static Family> {
     let plain = name.rsplit_once('/').map_or(name, |(_, plain)| plain).to_ascii_lowercase();
-    let mut before = b'-';
     // A family's name begins with a letter, and is a part of a name that no letter precedes.
-    let starts: Vec<(usize, u8)> = plain
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| {
-            byte.is_ascii_alphabetic() & !mem::replace(&mut before, *byte).is_ascii_alphabetic()
-        })
+    let pairs = once(b'-').chain(plain.bytes()).zip(plain.bytes()).enumerate();
+    let starts: Vec<(usize, u8)> = pairs
+        .filter(|(_, (before, byte))| byte.is_ascii_alphabetic() && !before.is_ascii_alphabetic())
+        .map(|(at, (_, byte))| (at, byte))
         .collect();
     FAMILIES.iter().find(|family| family.fits(&plain, &starts))
 }
