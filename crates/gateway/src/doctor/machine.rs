@@ -57,7 +57,7 @@ const OTHER_STATE: u64 = 256 << 20;
 /// Files that are open without any request, about.
 const STANDING_FILES: u64 = 64;
 
-/// How long before its expiry a certificate is reported.
+/// How long before it expires a certificate is reported.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Checks everything that `config` uses on this machine, and the server that stores its state.
@@ -79,7 +79,9 @@ pub async fn examine_machine(config: &Config) -> Vec<Finding> {
     let streams = config.upstreams.iter().map(|upstream| upstream.queue.max_concurrent as u64);
     let waiting = config.upstreams.iter().map(|upstream| upstream.queue.max_waiting as u64);
     let limit = getrlimit(Resource::Nofile).maximum;
-    found.push(open_files(limit, streams.sum(), waiting.sum()));
+    // Limits may be as large as anybody writes them.
+    let [streams, waiting] = [streams.fold(0, u64::saturating_add), waiting.fold(0, u64::saturating_add)];
+    found.push(open_files(limit, streams, waiting));
     found
 }
 
