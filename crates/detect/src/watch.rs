@@ -35,7 +35,7 @@ pub(super) struct Watch {
     /// How many bytes at the start of the source are not compared: the opener of a fence, which may be missing in the
     /// text that is repeated.
     skipped: usize,
-    /// Whether something visible is known to follow, so that a quotation stays text.
+    /// Whether a quotation stays text, since visible text is known to follow it.
     stays_text: bool,
 }
 

@@ -160,7 +160,7 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
     Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
 }
 
-/// Compares the clocks of this machine and the upstream, of which this machine's is `ahead` by so many seconds.
+/// Returns a warning if this machine's clock, which is `ahead` seconds ahead of the upstream's, differs too much.
 fn clocks_differ(ahead: i64) -> Option<String> {
     let direction = if ahead > 0 { "ahead of" } else { "behind" };
     (ahead.unsigned_abs() > MAX_CLOCK_DIFFERENCE).then(|| {

@@ -191,9 +191,9 @@ pub struct StoreSettings {
 /// Values that are not where they should be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotStored {
-    /// So many values could not be written for the first time. They wait in memory.
+    /// This many values could not be written at the first attempt, and wait in memory.
     Delayed(u64),
-    /// So many values are lost.
+    /// This many values are lost.
     Lost(u64),
 }
 

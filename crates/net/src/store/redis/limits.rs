@@ -97,7 +97,8 @@ struct OpenLease {
 struct Settlement {
     lease: OpenLease,
     spent: Spent,
-    /// Whether it is unknown if the server has granted the lease, so that the request is counted without it.
+    /// Whether the lease is taken back: the server may have granted it but did not answer, so the request is counted
+    /// without it.
     is_doubtful: bool,
     /// Whether the server may already have applied the settlement.
     is_repeated: bool,
