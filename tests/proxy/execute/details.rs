@@ -18,6 +18,10 @@ const KEY: &str = "admin-key-of-tests";
 /// Text that only occurs in the details.
 const MARK: &str = "\"tabId\":777";
 
+/// A name that only occurs in the details, however often they are quoted. The number alone may also stand in a time
+/// or an id.
+const NAME: &str = "tabId";
+
 /// A tool whose answer has details, an audit file in `folder`, and a model that calls the tool in each of its
 /// responses.
 async fn start(capture: &str, visibility: &str, folder: &tempfile::TempDir) -> (Proxy, Upstream, Asked) {
@@ -81,13 +85,13 @@ async fn details_reach_people_and_no_model() {
     let [by_hand, chat, client] = calls(&proxy).await;
     assert_eq!(serde_json::from_str::<Value>(&by_hand).unwrap()["details"], json!({"tabId": 777}));
     assert_eq!(chat.matches(MARK).count(), 1, "{chat}");
-    assert!(!client.contains("777"), "{client}");
+    assert!(!client.contains(NAME), "{client}");
     for _ in 0..3 {
         feed.until(MARK).await;
     }
     assert_eq!(audited(&folder, 3).await.matches(MARK).count(), 3);
     let asked = Value::from(asked.lock().unwrap().clone()).to_string();
-    assert!(asked.contains("ok") && !asked.contains("777"), "{asked}");
+    assert!(asked.contains("ok") && !asked.contains(NAME), "{asked}");
 }
 
 #[tokio::test]
@@ -95,8 +99,8 @@ async fn details_are_kept_nowhere_while_contents_are_not_captured() {
     let folder = tempfile::tempdir().unwrap();
     let (proxy, _upstream, _asked) = start("", "off", &folder).await;
     let [by_hand, _, client] = calls(&proxy).await;
-    assert!(by_hand.contains(MARK) && !client.contains("777"), "{by_hand} {client}");
-    assert!(!audited(&folder, 3).await.contains("777"));
+    assert!(by_hand.contains(MARK) && !client.contains(NAME), "{by_hand} {client}");
+    assert!(!audited(&folder, 3).await.contains(NAME));
 }
 
 #[tokio::test]
@@ -107,5 +111,5 @@ async fn details_are_members_of_items_that_chat_clients_see() {
     let response: Value = serde_json::from_str(&client).unwrap();
     let results = &response["choices"][0]["message"]["tool_results"];
     assert_eq!((&results[0]["content"], &results[0]["details"]), (&json!("ok"), &json!({"tabId": 777})));
-    assert!(!Value::from(asked.lock().unwrap().clone()).to_string().contains("777"));
+    assert!(!Value::from(asked.lock().unwrap().clone()).to_string().contains(NAME));
 }
