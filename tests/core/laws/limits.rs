@@ -180,6 +180,20 @@ fn max_arguments_is_exact() {
     }
 }
 
+/// A native call is held while a call in the text, which is not complete, may be the same.
+#[test]
+fn nothing_follows_arguments_that_are_too_long() {
+    let limits = Limits { max_arguments: 60, ..Limits::default() };
+    let exchange = exchange(limits, ArgumentDelivery::Stream, Speech::OllamaChat);
+    let native = json!(["d", {"role": "assistant", "content": "",
+        "tool_calls": [{"function": {"name": "a", "arguments": {}}}]}]);
+    let begin = "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"";
+    let text = |text: &str| json!(["m", text]);
+    let events = [text(begin), native, text(&"b".repeat(61)), json!(["fin", "stop"]), json!(["done"])];
+    let (answer, _) = exchange.in_pieces(begin, &Speech::OllamaChat.stream(&events));
+    assert_eq!((code(&answer), answer.calls.len()), (Some("limit_exceeded"), 1), "{answer:?}");
+}
+
 #[test]
 fn endless_frame_is_an_error() {
     let limits = Limits { max_frame: 1000, ..Limits::default() };

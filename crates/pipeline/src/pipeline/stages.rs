@@ -45,7 +45,7 @@ impl Stages {
     pub(super) fn failure(&mut self, ended: bool) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         let failure =
-            self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()));
+            self.calls.failure.clone().or_else(|| is_too_long.then(|| self.limits.answer_too_long()));
         failure.or_else(|| if ended { self.writer.defect() } else { None })
     }
 
