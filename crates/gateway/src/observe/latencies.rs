@@ -16,8 +16,7 @@ pub(super) fn milliseconds(duration: Duration) -> f64 {
 
 /// A histogram of durations. Durations above 71 minutes count as 71 minutes.
 ///
-/// Takes 8 bytes per non-empty bucket, because [`Figures`](super::figures::Figures) stores many histograms for two
-/// hours.
+/// Takes 8 bytes per non-empty bucket, and about 2 when [packed](Self::pack).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Latencies {
     /// Non-empty buckets and their counts, in order.
@@ -33,9 +32,25 @@ impl Latencies {
         other.buckets.iter().for_each(|(bucket, count)| self.add_to(*bucket, *count));
     }
 
-    /// Releases the memory reserved for further buckets.
-    pub(crate) fn shrink(&mut self) {
-        self.buckets.shrink_to_fit();
+    /// Appends the number of non-empty buckets, and for each the distance from the one before and the count.
+    pub(crate) fn pack(&self, bytes: &mut Vec<u8>) {
+        pack(bytes, self.buckets.len() as u64);
+        let mut last = 0;
+        for &(bucket, count) in &self.buckets {
+            pack(bytes, (bucket - last).into());
+            pack(bytes, count.into());
+            last = bucket;
+        }
+    }
+
+    /// Removes what [`pack`](Self::pack) has appended from the beginning of `bytes`.
+    pub(crate) fn unpack(bytes: &mut &[u8]) -> Self {
+        let mut last = 0;
+        let buckets = (0..unpack(bytes)).map(|_| {
+            last += unpack(bytes);
+            (u8::try_from(last).unwrap_or(u8::MAX), u32::try_from(unpack(bytes)).unwrap_or(u32::MAX))
+        });
+        Self { buckets: buckets.collect() }
     }
 
     /// The memory of the buckets in bytes.
@@ -66,6 +81,28 @@ impl Latencies {
         });
         found.map(|(bucket, _)| middle(*bucket))
     }
+}
+
+/// Appends a number, seven bits to a byte, lowest first. All bytes but the last have the highest bit set (LEB128).
+pub(super) fn pack(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        bytes.push(0x80 | (number & 0x7f) as u8);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Removes a number that [`pack`] has appended from the beginning of `bytes`. Returns 0 for none.
+pub(super) fn unpack(bytes: &mut &[u8]) -> u64 {
+    let (mut number, mut shift) = (0, 0);
+    while let Some(byte) = bytes.split_off_first() {
+        number |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            break;
+        }
+        shift += 7;
+    }
+    number
 }
 
 /// Returns the bucket of a duration: the position of the highest bit of its microseconds, and the bits after it.
