@@ -250,7 +250,8 @@ impl Config {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         // Names with `.` or `..` segments are refused: an upstream that decodes a path before resolving it would treat
         // such a name as a path to another resource.
-        let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
+        let mut segments = name.as_bytes().split(|byte| matches!(byte, b'/' | b'\\'));
+        let mut is_relative = || segments.any(|segment| matches!(segment, b"." | b".."));
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
     }
 

@@ -28,7 +28,7 @@ const MAX_NAME: usize = 256;
 
 /// Characters that separate a name from what servers put before it. A hyphen is not one of them: the name of a model
 /// that was trained on another one's output may end with that one's name.
-const BEFORE: [char; 6] = ['/', '.', ':', '@', '~', '|'];
+const BEFORE: &[u8] = b"/.:@~|";
 
 /// The name under which a server has a model.
 #[derive(Debug)]
@@ -43,8 +43,9 @@ pub(super) struct Name {
 impl Name {
     pub(super) fn new(name: &str) -> Self {
         let text = if name.len() <= MAX_NAME { name.to_ascii_lowercase() } else { String::new() };
-        let later = text.match_indices(BEFORE).map(|(at, before)| at + before.len());
-        let starts = once(0).chain(later).map(|at| (at, text.as_bytes().get(at).copied())).collect();
+        let before = text.bytes().enumerate().filter(|(_, byte)| BEFORE.contains(byte));
+        let starts = once(0).chain(before.map(|(at, _)| at + 1));
+        let starts = starts.map(|at| (at, text.as_bytes().get(at).copied())).collect();
         Self { starts, text }
     }
 }

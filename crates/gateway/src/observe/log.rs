@@ -142,7 +142,8 @@ struct Plain<'w> {
 }
 
 impl Plain<'_> {
-    fn write(&mut self, field: &Field, value: &dyn Debug) -> fmt::Result {
+    /// Writes what precedes a value.
+    fn begin(&mut self, field: &Field) -> fmt::Result {
         if !mem::take(&mut self.is_empty) {
             self.writer.write_char(' ')?;
         }
@@ -151,11 +152,32 @@ impl Plain<'_> {
             self.writer.write_str(name.strip_prefix("r#").unwrap_or(name))?;
             self.writer.write_char('=')?;
         }
+        Ok(())
+    }
+
+    fn write(&mut self, field: &Field, value: &dyn Debug) -> fmt::Result {
+        self.begin(field)?;
         write!(self.writer, "{value:?}")
+    }
+
+    /// Writes text that is the same between quotes, as most is.
+    fn write_quoted(&mut self, field: &Field, text: &str) -> fmt::Result {
+        self.begin(field)?;
+        self.writer.write_char('"')?;
+        self.writer.write_str(text)?;
+        self.writer.write_char('"')
     }
 }
 
 impl Visit for Plain<'_> {
+    fn record_str(&mut self, field: &Field, text: &str) {
+        let is_the_same = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        match text.bytes().all(is_the_same) {
+            true => self.result = self.result.and_then(|()| self.write_quoted(field, text)),
+            false => self.record_debug(field, &text),
+        }
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.result = self.result.and_then(|()| self.write(field, value));
     }
