@@ -57,18 +57,34 @@ impl Text {
         self.size() == 0
     }
 
+    /// Whether there is nothing but white space. Text is decoded only if it may begin with white space that is not
+    /// ASCII's.
+    pub fn is_blank(&self) -> bool {
+        match self.without_space() {
+            [] => true,
+            [b'!'..=b'[' | b']'..=b'~', ..] => false,
+            _ => self.as_str().trim().is_empty(),
+        }
+    }
+
     /// Whether the text starts with `plain`, ignoring leading white space and case. `plain` must not need
     /// escapes in JSON. Nothing is decoded, so the result is false if the received text contains escapes
     /// there.
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
+        let body = self.without_space();
+        body.get(..plain.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(plain.as_bytes()))
+    }
+
+    /// The bytes before decoding, without ASCII's white space at the beginning.
+    fn without_space(&self) -> &[u8] {
         let mut body: &[u8] = match &self.0 {
-            Form::Own(text) => text.as_bytes(),
+            Form::Own(text) => return text.as_bytes().trim_ascii_start(),
             Form::Received(body, _) => body,
         };
         while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't', rest @ ..] = body {
             body = rest;
         }
-        body.get(..plain.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(plain.as_bytes()))
+        body
     }
 
     /// Size in bytes before decoding, which is about the size of the text.
@@ -201,6 +217,28 @@ mod tests {
         assert_eq!((&*shared, &*copied), ("ab", "ab"));
         assert!(is_part(shared));
         assert!(!is_part(copied), "what was read is another text");
+    }
+
+    #[test]
+    fn white_space_is_found_in_both_forms() {
+        for (text, is_blank) in [
+            ("", true),
+            (" \n\r\t", true),
+            (" \u{b}\u{c} ", true),
+            ("\n\u{a0}\u{3000}\u{2028} ", true),
+            ("\u{a0}x", false),
+            ("\n\u{e9}", false),
+            ("\\n", false),
+            ("  \"", false),
+            ("\u{1}", false),
+            (" n", false),
+        ] {
+            let json = serde_json::to_string(text).unwrap();
+            let received = Text::received(Json::parse(&json).unwrap()).unwrap();
+            assert_eq!((received.is_blank(), Text::from(text).is_blank()), (is_blank, is_blank), "{json}");
+        }
+        let escaped = Text::received(Json::parse(r#""\u0020\u00a0""#).unwrap()).unwrap();
+        assert!(escaped.is_blank());
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<'d> Blocks<'d> {
 /// Whether the API has a block for this part, and would not reject it as empty.
 pub(super) fn is_written(part: &Part) -> bool {
     match part {
-        Part::Text(text) => !text.trim().is_empty(),
+        Part::Text(text) => !text.is_blank(),
         Part::Image { url, .. } => image(url).is_some(),
         Part::Call(_) | Part::Result(_) => true,
         // Models that sign their reasoning reject any other.

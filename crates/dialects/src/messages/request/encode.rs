@@ -37,7 +37,7 @@ pub(in crate::messages) fn encode(
     let prefill = prefill(conversation);
     let (mut system, messages) = turns::arranged(&conversation.turns, options, &mut dropped);
     if asks_for_any_json(conversation) {
-        system.push(blocks::Block::Text(ONLY_JSON.into()));
+        system.push(blocks::Block::own_text(ONLY_JSON));
     }
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);

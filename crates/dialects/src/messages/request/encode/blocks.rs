@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cache_hints::CACHE_CONTROL,
-    conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Part},
+    conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Part, Text},
     messages::toolsets::{TOOLSET_NAME, joined},
     wire::json::Encoder,
 };
@@ -25,7 +25,7 @@ pub(super) enum Block<'c> {
         key: &'static str,
         id: Cow<'c, str>,
     },
-    Text(Cow<'c, str>),
+    Text(Cow<'c, Text>),
     Image(&'c str),
     Call {
         id: Cow<'c, str>,
@@ -53,7 +53,7 @@ pub(super) fn block<'c>(
     dropped: &mut Vec<String>,
 ) -> Option<Block<'c>> {
     match part {
-        Part::Text(text) if text.trim().is_empty() => None,
+        Part::Text(text) if text.is_blank() => None,
         Part::Text(text) => Some(original.map_or(Block::Text(Cow::Borrowed(text)), Block::Original)),
         Part::Image { .. } if original.is_some() => original.map(Block::Original),
         Part::Image { url, .. } if Source::of(url).is_some() => Some(Block::Image(url)),
@@ -146,6 +146,10 @@ pub(super) fn has_its_id(original: &Value, part: &Part) -> bool {
 }
 
 impl<'c> Block<'c> {
+    pub(super) fn own_text(text: &str) -> Self {
+        Self::Text(Cow::Owned(text.into()))
+    }
+
     /// Encodes a result and the images that belong to it.
     pub(super) fn result(
         output: &'c CallOutput,
@@ -204,7 +208,7 @@ impl<'c> Block<'c> {
             return block.trim_end();
         }
         let text = match self {
-            Self::Text(text) => &**text,
+            Self::Text(text) => text.as_str(),
             Self::Original(original) if original.get("type").and_then(Value::as_str) == Some("text") => {
                 original.get("text").and_then(Value::as_str).unwrap_or_default()
             }
@@ -215,7 +219,7 @@ impl<'c> Block<'c> {
             return false;
         }
         if trimmed.len() < text.len() {
-            *self = Self::Text(trimmed.to_owned().into());
+            *self = Self::own_text(trimmed);
         }
         true
     }
@@ -239,7 +243,7 @@ impl<'c> Block<'c> {
             }),
             Self::Text(text) => body.object(|body| {
                 body.key("type").string("text");
-                body.key("text").string(text);
+                text.put(body.key("text"));
                 put_hint(body, hint);
             }),
             Self::Image(url) => body.object(|body| {
@@ -273,7 +277,7 @@ impl<'c> Block<'c> {
 /// Writes content, with `results` first. Content that consists of a single text is written as a string.
 pub(super) fn put_content(body: &mut Encoder, results: &[Block<'_>], others: &[Block<'_>]) {
     match (results, others) {
-        ([], [Block::Text(text)]) => body.string(text),
+        ([], [Block::Text(text)]) => text.put(body),
         _ => body.array(|body| results.iter().chain(others).for_each(|block| block.put(body))),
     }
 }
@@ -293,7 +297,7 @@ fn put_result(body: &mut Encoder, id: &str, output: &CallOutput, media: &[Block<
         } else {
             body.key("content").array(|body| {
                 if !output.content.trim().is_empty() {
-                    Block::Text(Cow::Borrowed(&output.content)).put(body);
+                    Block::own_text(&output.content).put(body);
                 }
                 media.iter().for_each(|block| block.put(body));
             });
