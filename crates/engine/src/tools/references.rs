@@ -93,7 +93,15 @@ impl<'a> References<'a> {
     /// references, or a target does not exist.
     pub(crate) fn resolved(&self, mut schema: Json<'a>) -> Option<Json<'a>> {
         for _ in 0..MAX_PATH {
-            schema = match (schema.get("$ref"), lone_part(schema)) {
+            let (mut reference, mut parts) = (None, None);
+            for (key, value) in schema.members() {
+                match &*key {
+                    "$ref" => reference = reference.or(Some(value)),
+                    "allOf" => parts = parts.or(Some(value)),
+                    _ => {}
+                }
+            }
+            schema = match (reference, parts.and_then(|parts| lone_part(schema, parts))) {
                 (Some(reference), _) => self.target(&reference.as_str()?)?,
                 (None, Some(part)) => part,
                 (None, None) => return Some(schema),
@@ -120,9 +128,9 @@ impl<'a> References<'a> {
     }
 }
 
-/// The only schema in the `allOf` of a schema that says nothing else about a value.
-fn lone_part(schema: Json<'_>) -> Option<Json<'_>> {
-    let mut parts = schema.get("allOf")?.elements();
+/// The only one of the `parts` in the `allOf` of a schema that says nothing else about a value.
+fn lone_part<'a>(schema: Json<'a>, parts: Json<'a>) -> Option<Json<'a>> {
+    let mut parts = parts.elements();
     let part = parts.next().filter(|_| parts.next().is_none())?;
     let notes = ["allOf", "description", "title", "default", "examples", "deprecated"];
     schema.members().all(|(key, _)| notes.contains(&&*key)).then_some(part)

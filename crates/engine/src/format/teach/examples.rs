@@ -113,6 +113,9 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
         _ => 0,
     };
     for variant in 0..VARIANTS {
+        if calls.len() == count {
+            break;
+        }
         let mut made: Vec<Call> = plain.iter().filter_map(|tool| call(tool, variant)).collect();
         made.sort_by_key(rank);
         for call in made {

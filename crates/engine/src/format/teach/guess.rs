@@ -1,7 +1,7 @@
 //! Plausible values for arguments whose schema does not list any. They are chosen by `format`, by words in
 //! the argument's name, or by type.
 
-use crate::wire::json::Json;
+use super::sample::Keywords;
 
 /// Words in an argument's name (or in `format`), with suitable values. The first entry that matches is used.
 const TEXTS: &[(&[&str], [&str; 2])] = &[
@@ -74,7 +74,7 @@ fn next(values: &'static [[&'static str; 2]], guessed: &mut usize) -> &'static [
 }
 
 /// A string. `None` if no known value satisfies the schema's `pattern`, `minLength` and `maxLength`.
-pub(super) fn text(schema: Json<'_>, key: &str, variant: usize, guessed: &mut usize) -> Option<String> {
+pub(super) fn text(schema: &Keywords<'_>, key: &str, variant: usize, guessed: &mut usize) -> Option<String> {
     if schema.get("pattern").is_some() {
         return None;
     }
@@ -94,7 +94,7 @@ pub(super) fn text(schema: Json<'_>, key: &str, variant: usize, guessed: &mut us
 
 /// A number. `None` if no known value satisfies the schema's bounds.
 pub(super) fn number(
-    schema: Json<'_>,
+    schema: &Keywords<'_>,
     key: &str,
     whole: bool,
     variant: usize,

@@ -4,6 +4,8 @@
 //! value is chosen by type, `format` and name. Values that some notation cannot represent unambiguously are
 //! not used: strings with quotes, line breaks or markup, and strings that look like numbers.
 
+use std::borrow::Cow;
+
 use super::guess;
 use crate::{
     tools::{References, Schema, Types},
@@ -21,6 +23,9 @@ const MAX_REQUIRED: usize = 8;
 
 /// Maximum number of properties to consider as optional arguments.
 const MAX_OPTIONAL: usize = 32;
+
+/// Maximum number of a schema's keywords to consider.
+const MAX_KEYWORDS: usize = 64;
 
 /// Maximum length of a value in characters.
 const MAX_TEXT: usize = 60;
@@ -45,11 +50,11 @@ pub(super) fn arguments(
 ) -> Option<String> {
     let Some(references) = schema else { return Some("{}".to_owned()) };
     let mut sampler = Sampler { references, read_back, variant, guessed: 0, steps: MAX_STEPS };
-    let object = sampler.resolve(references.root())?;
-    let mut members = sampler.required(object, 0)?;
+    let object = Keywords::of(sampler.resolve(references.root())?);
+    let mut members = sampler.required(&object, 0)?;
     // Small models give every optional argument that an example has, whether the request mentions it or not.
     if members.is_empty()
-        && let Some(member) = sampler.optional(object)
+        && let Some(member) = sampler.optional(&object)
     {
         members.push(member);
     }
@@ -84,6 +89,21 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 
 type Member = (String, String);
 
+/// The keywords of a schema, of which many are asked for.
+#[derive(Debug, Default)]
+pub(super) struct Keywords<'a>(Vec<(Cow<'a, str>, Json<'a>)>);
+
+impl<'a> Keywords<'a> {
+    fn of(schema: Json<'a>) -> Self {
+        Self(schema.members().take(MAX_KEYWORDS).collect())
+    }
+
+    /// The first member with this name.
+    pub(super) fn get(&self, name: &str) -> Option<Json<'a>> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
+    }
+}
+
 struct Sampler<'r, 'a> {
     references: &'r References<'a>,
     read_back: ReadBack,
@@ -101,7 +121,7 @@ impl<'a> Sampler<'_, 'a> {
         self.references.resolved(schema)
     }
 
-    fn required(&mut self, object: Json<'a>, depth: usize) -> Option<Vec<Member>> {
+    fn required(&mut self, object: &Keywords<'a>, depth: usize) -> Option<Vec<Member>> {
         let mut members = Vec::new();
         let Some(required) = object.get("required") else { return Some(members) };
         let properties = object.get("properties").unwrap_or_default();
@@ -118,7 +138,7 @@ impl<'a> Sampler<'_, 'a> {
     }
 
     /// A short optional argument, preferably one for which the schema lists values.
-    fn optional(&mut self, object: Json<'a>) -> Option<Member> {
+    fn optional(&mut self, object: &Keywords<'a>) -> Option<Member> {
         let properties = object.get("properties")?;
         let candidates: Vec<_> = properties.members().take(MAX_OPTIONAL).collect();
         let listed = candidates.iter().filter(|(_, schema)| schema.get("enum").is_some());
@@ -144,7 +164,7 @@ impl<'a> Sampler<'_, 'a> {
             return None;
         }
         let types = Schema::read(schema, self.references).types;
-        let schema = self.resolve(schema)?;
+        let schema = &Keywords::of(self.resolve(schema)?);
         if let Some(value) = self.listed(schema, types) {
             return Some(value);
         }
@@ -164,7 +184,7 @@ impl<'a> Sampler<'_, 'a> {
     }
 
     /// A value that the schema lists.
-    fn listed(&self, schema: Json<'a>, types: Types) -> Option<String> {
+    fn listed(&self, schema: &Keywords<'a>, types: Types) -> Option<String> {
         let fits = |value: &Json<'a>| {
             let short = value.raw().len() <= MAX_TEXT && !value.is_null();
             short && is_plain(*value) && self.is_readable(value.raw(), types)
@@ -200,7 +220,7 @@ impl<'a> Sampler<'_, 'a> {
         }
     }
 
-    fn of_type(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
+    fn of_type(&mut self, schema: &Keywords<'a>, key: &str, depth: usize) -> Option<String> {
         let named = schema.get("type");
         let listed = named
             .into_iter()
@@ -220,11 +240,11 @@ impl<'a> Sampler<'_, 'a> {
         }
     }
 
-    fn text(&mut self, schema: Json<'_>, key: &str) -> Option<String> {
+    fn text(&mut self, schema: &Keywords<'_>, key: &str) -> Option<String> {
         guess::text(schema, key, self.variant, &mut self.guessed).map(|text| quoted(&text))
     }
 
-    fn object(&mut self, schema: Json<'a>, depth: usize) -> Option<String> {
+    fn object(&mut self, schema: &Keywords<'a>, depth: usize) -> Option<String> {
         let mut members = self.required(schema, depth)?;
         if members.is_empty() {
             let first = schema.get("properties").and_then(|properties| properties.members().next());
@@ -236,7 +256,7 @@ impl<'a> Sampler<'_, 'a> {
         Some(written(&members))
     }
 
-    fn array(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
+    fn array(&mut self, schema: &Keywords<'a>, key: &str, depth: usize) -> Option<String> {
         let least = schema.get("minItems").and_then(|least| least.as_u64()).unwrap_or(1).max(1);
         let items = schema.get("items").unwrap_or_default();
         if least > 3 || schema.get("prefixItems").is_some() || items.kind() == Kind::Array {
@@ -248,7 +268,7 @@ impl<'a> Sampler<'_, 'a> {
             self.variant = before.wrapping_add(usize::try_from(place).unwrap_or_default());
             let value = match items.kind() {
                 Kind::Object => self.value(items, key.strip_suffix('s').unwrap_or(key), depth + 1),
-                _ => self.text(Json::default(), key),
+                _ => self.text(&Keywords::default(), key),
             };
             self.variant = before;
             // Lists of lists are ambiguous if the notation writes the elements of a list as `<item>` and the

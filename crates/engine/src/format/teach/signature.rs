@@ -33,6 +33,7 @@ pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Det
 /// The keywords of a schema that a signature shows, read in one pass.
 #[derive(Debug, Default)]
 struct Keywords<'a> {
+    reference: Option<Json<'a>>,
     description: Option<Json<'a>>,
     bounds: [Option<Json<'a>>; BOUNDS.len()],
     constant: Option<Json<'a>>,
@@ -57,6 +58,7 @@ impl<'a> Keywords<'a> {
         let mut read = Self::default();
         for (key, value) in schema.members() {
             let place = match &*key {
+                "$ref" => &mut read.reference,
                 "description" => &mut read.description,
                 "const" => &mut read.constant,
                 "enum" => &mut read.listed,
@@ -166,8 +168,10 @@ impl<'a> TypeWriter<'_, 'a> {
     fn joined(&mut self, schema: Json<'a>, depth: usize) -> Option<Keywords<'a>> {
         let depth = depth.checked_sub(1)?;
         self.steps = self.steps.checked_sub(1)?;
-        let resolved = self.references.resolved(schema)?;
-        let mut keywords = Keywords::read(resolved);
+        let mut keywords = Keywords::read(schema);
+        if keywords.reference.is_some() || keywords.all_of.is_some() {
+            keywords = Keywords::read(self.references.resolved(schema)?);
+        }
         for part in keywords.all_of.into_iter().flat_map(|parts| parts.elements()).take(8) {
             if let Some(part) = self.joined(part, depth) {
                 keywords.fill(part);
