@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from typing import NamedTuple
 
 from options import ROOT
 from processes import MOCK, free_port, on_core
@@ -33,12 +34,54 @@ def body(size=250_000):
     return json.dumps(result).encode()
 
 
+def to_messages(chat):
+    """Returns the same request for Messages."""
+    tools = [{
+        "name": one["function"]["name"],
+        "description": one["function"]["description"],
+        "input_schema": one["function"]["parameters"],
+    } for one in TOOLS]
+    return json.dumps(json.loads(chat) | {"max_tokens": 8192, "tools": tools}).encode()
+
+
+class Form(NamedTuple):
+    """What a client asks, and the words with which its response ends."""
+    path: str
+    body: bytes
+    end: bytes
+
+
+CHAT_PATH, MESSAGES_PATH = "/v1/chat/completions", "/v1/messages"
+
+
+def forms(converts):
+    """Returns the requests by name. What converts gets them for models behind Chat Completions, taught, and Messages."""
+    asked = body()
+    model = lambda name: asked.replace(b'"model": "m"', b'"model": "%s"' % name)
+    result = {"large": Form(CHAT_PATH, asked, b"[DONE]")}
+    if converts:
+        result["large-taught"] = Form(CHAT_PATH, model(b"taught"), b"[DONE]")
+        result["large-to-messages"] = Form(CHAT_PATH, model(b"messages"), b"[DONE]")
+        result["large-from-messages"] = Form(MESSAGES_PATH, to_messages(asked), b"message_stop")
+    return result
+
+
 ANSWER = b"".join(
     b"data: " + json.dumps({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}).encode()
     + b"\n\n" for choice in (
         {"index": 0, "delta": {"role": "assistant", "content": "Yes."}, "finish_reason": None},
         {"index": 0, "delta": {}, "finish_reason": "stop"},
     )) + b"data: [DONE]\n\n"
+MESSAGE = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+MESSAGES_ANSWER = b"".join(
+    b"event: %s\ndata: %s\n\n" % (event["type"].encode(), json.dumps(event).encode()) for event in (
+        {"type": "message_start", "message": MESSAGE | {"usage": {"input_tokens": 1, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Yes."}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ))
 
 
 class Sink:
@@ -70,8 +113,9 @@ class Sink:
                 rest = connection.recv(1 << 18)
                 read += len(rest)
             self.last = time.perf_counter()
-            reply = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
-            connection.sendall(reply + ANSWER)
+            answer = MESSAGES_ANSWER if MESSAGES_PATH.encode() in head.partition(b"\r\n")[0] else ANSWER
+            reply = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(answer)
+            connection.sendall(reply + answer)
 
 
 SINK = None
@@ -84,15 +128,15 @@ def sink():
     return SINK
 
 
-def times(port, requests):
+def times(port, form, requests):
     """Returns the times, in µs, from the first byte that the client sends to the first and last bytes that the upstream gets."""
     with on_core(MOCK):
-        return one_by_one(port, requests)
+        return one_by_one(port, form, requests)
 
 
-def one_by_one(port, requests):
-    sent, upstream = body(), sink()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
+def one_by_one(port, form, requests):
+    sent, upstream = form.body, sink()
+    head = f"POST {form.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
     client = socket.create_connection(("127.0.0.1", port), 30)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     first, last = [], []
@@ -100,7 +144,7 @@ def one_by_one(port, requests):
         begun = time.perf_counter()
         client.sendall(head.encode() + sent)
         answer = b""
-        while b"[DONE]" not in answer:
+        while form.end not in answer:
             piece = client.recv(1 << 16)
             answer += piece
             if not piece or not answer.startswith(b"HTTP/1.1 200"):

@@ -100,18 +100,22 @@ def tls(target):
 
 
 def large(target):
-    """Requests of 250 KB with 40 tools: how long it takes until the upstream gets their first byte, and their last."""
+    """Requests of 250 KB with 40 tools: how long it takes until the upstream gets their first byte, and their last. Also
+    those that must be converted."""
     if not target.command:
         return {}
-    begun = target.started(large_requests.sink().port)
-    large_requests.times(begun.port, 20)
-    before = cpu_ns(begun.pid)
-    to_first, to_last = large_requests.times(begun.port, 200)
-    spent = (cpu_ns(begun.pid) - before) / 1e3 / 200
+    begun, result = target.started(large_requests.sink().port), {}
+    for name, form in large_requests.forms(target.converts).items():
+        large_requests.times(begun.port, form, 20)
+        before = cpu_ns(begun.pid)
+        to_first, to_last = large_requests.times(begun.port, form, 200)
+        spent = (cpu_ns(begun.pid) - before) / 1e3 / 200
+        figures = {"first_byte_p50": percentile(to_first, 0.5)}
+        figures |= {"cpu_us": spent, "first_byte_p99": percentile(to_first, 0.99)}
+        figures |= {"last_byte_p50": percentile(to_last, 0.5), "last_byte_p99": percentile(to_last, 0.99)}
+        result[name] = figures
     begun.down()
-    figures = {"first_byte_p50": percentile(to_first, 0.5)}
-    figures |= {"cpu_us": spent, "first_byte_p99": percentile(to_first, 0.99)}
-    return {"large": figures | {"last_byte_p50": percentile(to_last, 0.5), "last_byte_p99": percentile(to_last, 0.99)}}
+    return result
 
 
 USUAL = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls, tls, large)}

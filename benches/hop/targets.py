@@ -68,6 +68,8 @@ class Target:
     class_of_start = {}
     # Whether to read the response before a measurement to its end.
     warms_up = False
+    # Whether it can forward to models behind other APIs, which `serving` configures.
+    converts = False
 
     def __init__(self, name, command, body=PLAIN, version=None):
         self.name, self.command, self.body, self.version = name, command, body, version
@@ -215,8 +217,10 @@ def relay(name):
 
 def toolwire(name, program):
     """Returns the targets for one toolwire: with frames forwarded unchanged, and with detection in both dialects."""
+    converting = Target(f"{name}-verbatim", serving(program, "chat"), PLAIN)
+    converting.converts = True
     return [
-        Target(f"{name}-verbatim", serving(program, "chat"), PLAIN),
+        converting,
         Target(f"{name}-chat", serving(program, "chat"), WITH_TOOLS),
         Target(f"{name}-lumo", serving(program, "lumo"), WITH_TOOLS),
     ]
@@ -241,6 +245,17 @@ max_concurrent = 20000
 [[models]]
 name = "*"
 upstream = "mock"
+[[models]]
+name = "taught"
+upstream = "mock"
+tools = "hermes"
+[[upstreams]]
+name = "messages"
+dialect = "messages"
+base_url = "http://127.0.0.1:{upstream}/v1"
+[[models]]
+name = "messages"
+upstream = "messages"
 """)
         return [program, "serve", "--config", config]
 
