@@ -22,14 +22,14 @@ BOUNDS = {
     "request_bodies": 256 << 20,
     # 64 MiB of each embedded store, of which there are five.
     "store_values": 5 * 64 << 20,
-    "store_pages": 5 * 8 << 20,
+    "store_pages": 5 * 2 << 20,
     "turn_states": 2 << 20,
     "kept_hops": 64 << 20,
     "tool_results": 1 << 20,
     "tool_indexes": 32 << 20,
     "exchange_contents": 64 << 20,
-    # Two hours, at 2 KiB for a minute of each model, key and upstream.
-    "figures": 120 * (len(DIALECTS) * PROCESSES * 2 + 10) * 2 << 10,
+    # Two hours, at half a KiB for a minute of each model, key and upstream.
+    "figures": 120 * (len(DIALECTS) * PROCESSES * 2 + 10) << 9,
 }
 
 SINGLE = [Model(f"{dialect}-{process}", (process,)) for dialect in DIALECTS for process in range(PROCESSES)]

@@ -32,7 +32,7 @@ const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 const VERSION: u64 = 1;
 
 /// Size of redb's cache in bytes. The operating system caches the file as well.
-pub(super) const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
+pub(super) const CACHE: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// Estimated overhead of a value in bytes. Counting it also limits the number of values.
 const OVERHEAD: u64 = 256;
