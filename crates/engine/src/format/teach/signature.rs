@@ -31,7 +31,7 @@ pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Det
 }
 
 /// The keywords of a schema that a signature shows, read in one pass.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Keywords<'a> {
     reference: Option<Json<'a>>,
     description: Option<Json<'a>>,
@@ -132,7 +132,7 @@ impl<'a> TypeWriter<'_, 'a> {
             }
             let optional = if required.contains(&key) { "" } else { "?" };
             let own = Keywords::read(schema);
-            let resolved = self.resolved(schema);
+            let resolved = self.joined(schema, own.clone(), MAX_DEPTH);
             let notes = self.notes(&key, &own, resolved.as_ref().unwrap_or(&own));
             members.push(format!("{key}{optional}: {}{notes}", self.named(resolved, depth + 1)));
         }
@@ -162,18 +162,17 @@ impl<'a> TypeWriter<'_, 'a> {
     /// Resolves references. `None` if there are too many, or a target does not exist. What several schemas say
     /// together counts as said by the first of them that says it.
     fn resolved(&mut self, schema: Json<'a>) -> Option<Keywords<'a>> {
-        self.joined(schema, MAX_DEPTH)
+        self.joined(schema, Keywords::read(schema), MAX_DEPTH)
     }
 
-    fn joined(&mut self, schema: Json<'a>, depth: usize) -> Option<Keywords<'a>> {
+    fn joined(&mut self, schema: Json<'a>, mut keywords: Keywords<'a>, depth: usize) -> Option<Keywords<'a>> {
         let depth = depth.checked_sub(1)?;
         self.steps = self.steps.checked_sub(1)?;
-        let mut keywords = Keywords::read(schema);
         if keywords.reference.is_some() || keywords.all_of.is_some() {
             keywords = Keywords::read(self.references.resolved(schema)?);
         }
         for part in keywords.all_of.into_iter().flat_map(|parts| parts.elements()).take(8) {
-            if let Some(part) = self.joined(part, depth) {
+            if let Some(part) = self.joined(part, Keywords::read(part), depth) {
                 keywords.fill(part);
             }
         }
