@@ -105,7 +105,7 @@ def large(target):
     if not target.command:
         return {}
     begun, result = target.started(large_requests.sink().port), {}
-    for name, form in large_requests.forms(target.converts).items():
+    for name, form in large_requests.forms(target.converting).items():
         large_requests.times(begun.port, form, 20)
         before = cpu_ns(begun.pid)
         to_first, to_last = large_requests.times(begun.port, form, 200)

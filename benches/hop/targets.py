@@ -68,8 +68,8 @@ class Target:
     class_of_start = {}
     # Whether to read the response before a measurement to its end.
     warms_up = False
-    # Whether it can forward to models behind other APIs, which `serving` configures.
-    converts = False
+    # The command with which it also has models behind other APIs.
+    converting = None
 
     def __init__(self, name, command, body=PLAIN, version=None):
         self.name, self.command, self.body, self.version = name, command, body, version
@@ -89,7 +89,8 @@ class Target:
 
     def started(self, upstream):
         """Starts another process of this target, with an upstream other than the mock."""
-        other = Target(f"{self.name}-other", lambda port, _: self.command(port, upstream), self.body)
+        command = self.converting or self.command
+        other = Target(f"{self.name}-other", lambda port, _: command(port, upstream), self.body)
         return other.up()
 
     def headers_of(self, work):
@@ -217,16 +218,34 @@ def relay(name):
 
 def toolwire(name, program):
     """Returns the targets for one toolwire: with frames forwarded unchanged, and with detection in both dialects."""
-    converting = Target(f"{name}-verbatim", serving(program, "chat"), PLAIN)
-    converting.converts = True
+    verbatim = Target(f"{name}-verbatim", serving(program, "chat"), PLAIN)
+    # Other builds may be older than the conversions.
+    if program == ARGS.toolwire:
+        verbatim.converting = serving(program, "chat", CONVERTING)
     return [
-        converting,
+        verbatim,
         Target(f"{name}-chat", serving(program, "chat"), WITH_TOOLS),
         Target(f"{name}-lumo", serving(program, "lumo"), WITH_TOOLS),
     ]
 
 
-def serving(program, dialect):
+# The models that are taught their tools, and asked with Messages.
+CONVERTING = """
+[[models]]
+name = "taught"
+upstream = "mock"
+tools = "hermes"
+[[upstreams]]
+name = "messages"
+dialect = "messages"
+base_url = "http://127.0.0.1:{upstream}/v1"
+[[models]]
+name = "messages"
+upstream = "messages"
+"""
+
+
+def serving(program, dialect, more=""):
     base = "/v1" if dialect == "chat" else ""
 
     def command(port, upstream, mode=NO_TLS):
@@ -245,18 +264,7 @@ max_concurrent = 20000
 [[models]]
 name = "*"
 upstream = "mock"
-[[models]]
-name = "taught"
-upstream = "mock"
-tools = "hermes"
-[[upstreams]]
-name = "messages"
-dialect = "messages"
-base_url = "http://127.0.0.1:{upstream}/v1"
-[[models]]
-name = "messages"
-upstream = "messages"
-""")
+{more.format(upstream=upstream)}""")
         return [program, "serve", "--config", config]
 
     return command
