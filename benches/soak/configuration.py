@@ -23,7 +23,7 @@ BOUNDS = {
     # 64 MiB of each embedded store, of which there are five.
     "store_values": 5 * 64 << 20,
     "store_pages": 5 * 2 << 20,
-    "turn_states": 2 << 20,
+    "turn_states": 512 << 10,
     "kept_hops": 64 << 20,
     "tool_results": 1 << 20,
     "tool_indexes": 32 << 20,
@@ -87,7 +87,7 @@ drain_timeout = "20s"
 write_timeout = "20s"
 keep_alive = "5s"
 max_store = "8MiB"
-max_turn_state = "2MiB"
+max_turn_state = "512KiB"
 max_calls = {128 + variant}
 
 [failover]
