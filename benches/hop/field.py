@@ -11,19 +11,13 @@ import gateways
 from measures import cost, memory, most_streams
 from processes import free_port
 from results import written
-from targets import MOCKED, PLAIN, WITH_TOOLS, Direct, Target, nginx, relay, serving_both, tool
+from targets import (
+    CHAT_PATH, MESSAGES_PATH, MOCKED, PLAIN, WITH_TOOLS, Direct, Target, for_messages, nginx, relay, serving_both, tool,
+)
 
 TOOLS = [tool(f"tool_{number}", path="string", content="string", limit="integer") for number in range(8)]
 CHAT = PLAIN | {"model": "c", "tools": TOOLS}
-MESSAGES = PLAIN | {
-    "model": "c",
-    "max_tokens": 8192,
-    "tools": [{
-        "name": one["function"]["name"],
-        "description": one["function"]["description"],
-        "input_schema": one["function"]["parameters"],
-    } for one in TOOLS],
-}
+MESSAGES = for_messages(CHAT)
 
 
 class Work(NamedTuple):
@@ -33,7 +27,6 @@ class Work(NamedTuple):
     mocked: tuple = ()
 
 
-CHAT_PATH, MESSAGES_PATH = "/v1/chat/completions", "/v1/messages"
 WORKS = {
     "chat": Work("chat → chat", CHAT_PATH, PLAIN),
     "call": Work("chat → chat, a tool call", CHAT_PATH, WITH_TOOLS, ("--answer", "call")),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from options import ROOT
 from processes import MOCK, free_port, on_core
-from targets import tool
+from targets import CHAT_PATH, MESSAGES_PATH, for_messages, tool
 
 TOOLS = [
     tool(f"tool_{number}", **{f"argument_{place}": "string" for place in range(8)}) for number in range(40)
@@ -34,24 +34,11 @@ def body(size=250_000):
     return json.dumps(result).encode()
 
 
-def to_messages(chat):
-    """Returns the same request for Messages."""
-    tools = [{
-        "name": one["function"]["name"],
-        "description": one["function"]["description"],
-        "input_schema": one["function"]["parameters"],
-    } for one in TOOLS]
-    return json.dumps(json.loads(chat) | {"max_tokens": 8192, "tools": tools}).encode()
-
-
 class Form(NamedTuple):
     """What a client asks, and the words with which its response ends."""
     path: str
     body: bytes
     end: bytes
-
-
-CHAT_PATH, MESSAGES_PATH = "/v1/chat/completions", "/v1/messages"
 
 
 def forms(converts):
@@ -62,7 +49,8 @@ def forms(converts):
     if converts:
         result["large-taught"] = Form(CHAT_PATH, model(b"taught"), b"[DONE]")
         result["large-to-messages"] = Form(CHAT_PATH, model(b"messages"), b"[DONE]")
-        result["large-from-messages"] = Form(MESSAGES_PATH, to_messages(asked), b"message_stop")
+        result["large-from-messages"] = Form(
+            MESSAGES_PATH, json.dumps(for_messages(json.loads(asked))).encode(), b"message_stop")
     return result
 
 

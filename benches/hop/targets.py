@@ -19,6 +19,17 @@ def tool(name, **properties):
     return {"type": "function", "function": {"name": name, "description": "A tool.", "parameters": schema}}
 
 
+def for_messages(chat):
+    """Returns a request for Chat Completions as one for Messages."""
+    tools = [{
+        "name": one["function"]["name"],
+        "description": one["function"]["description"],
+        "input_schema": one["function"]["parameters"],
+    } for one in chat["tools"]]
+    return chat | {"max_tokens": 8192, "tools": tools}
+
+
+CHAT_PATH, MESSAGES_PATH = "/v1/chat/completions", "/v1/messages"
 TOOLS = [
     tool("get_weather", city="string"),
     tool("read_file", path="string"),
@@ -56,7 +67,7 @@ class Target:
     """A server between client and mock. `command` returns its command line, given its port and the mock's."""
 
     # Path and additional headers of requests, and environment variables of the process.
-    path = "/v1/chat/completions"
+    path = CHAT_PATH
     headers = {}
     environment = {"TOOLWIRE_LOG": "warn"}
     # The tokens of a response without a pace, and the number of streams that are held open. Slow targets override

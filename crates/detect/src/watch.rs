@@ -35,7 +35,7 @@ pub(super) struct Watch {
     /// How many bytes at the start of the source are not compared: the opener of a fence, which may be missing in the
     /// text that is repeated.
     skipped: usize,
-    /// Whether a quotation stays text, since visible text is known to follow it.
+    /// Whether a quotation stays text, because visible text follows it.
     stays_text: bool,
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// Whether a fuzzer has added the file called `name`, by which git ignores it.
+/// Whether a fuzzer has added the file called `name`. Git ignores such names.
 pub(crate) fn is_added(name: &str) -> bool {
     name.len() == 40
 }

@@ -57,8 +57,8 @@ impl Text {
         self.size() == 0
     }
 
-    /// Whether there is nothing but white space. Text is decoded only if it may begin with white space that is not
-    /// ASCII's.
+    /// Whether the text is empty or consists of white space. It is decoded only if it may begin with white space
+    /// outside ASCII.
     pub fn is_blank(&self) -> bool {
         match self.without_space() {
             [] => true,

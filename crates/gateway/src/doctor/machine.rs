@@ -57,7 +57,7 @@ const OTHER_STATE: u64 = 256 << 20;
 /// Files that are open without any request, about.
 const STANDING_FILES: u64 = 64;
 
-/// How long before it expires a certificate is reported.
+/// A certificate that expires within this time is reported.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Checks everything that `config` uses on this machine, and the server that stores its state.

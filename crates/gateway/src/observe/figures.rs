@@ -80,8 +80,9 @@ struct RequestHistory {
 /// Statistics for one [`By`].
 #[derive(Debug, Default)]
 struct Group {
-    /// The latest minute with a request, since the Unix epoch.
+    /// The latest minute with a request, in minutes since the Unix epoch.
     number: u64,
+    /// The sums of that minute, by name.
     current: BTreeMap<Arc<str>, Sums>,
     /// Earlier minutes, oldest first.
     earlier: VecDeque<PackedMinute>,
@@ -91,6 +92,7 @@ struct Group {
 
 #[derive(Debug)]
 struct PackedMinute {
+    /// Minutes since the Unix epoch.
     number: u64,
     sums: Box<[(Arc<str>, Packed)]>,
 }

@@ -12,7 +12,7 @@ use toolwire::{
 
 use super::{engine::is_left_of, found::find_in, input::Input};
 
-/// What follows an echo in its line.
+/// The text after an echo, on the same line.
 const BEHIND: &str = ", and nothing else.";
 
 /// The first four bytes are choices. A tool's result follows, and behind a zero the response. Without a zero, the

@@ -63,7 +63,7 @@ fn with_history(side: &dyn ClientSide, body: &Bytes) -> Result<Bytes, Failure> {
     side.with_history(body, &references, &records)
 }
 
-/// What an upstream receives is JSON, and a server of that dialect reads it as it was meant.
+/// Checks that an upstream receives JSON, and that a server of its dialect reads what was meant.
 fn check_sent(client: Dialect, upstream: Dialect, conversation: &Conversation, flags: u8, format: &Format) {
     let on = |bit: u8| flags >> bit & 1 == 1;
     let Ok(upstream) = UpstreamDialect::try_from(upstream) else { return };

@@ -97,8 +97,8 @@ struct OpenLease {
 struct Settlement {
     lease: OpenLease,
     spent: Spent,
-    /// Whether the lease is taken back: the server may have granted it but did not answer, so the request is counted
-    /// without it.
+    /// Whether to take the lease back. The server may have granted it, but its answer did not arrive, and the request is
+    /// counted without a lease.
     is_doubtful: bool,
     /// Whether the server may already have applied the settlement.
     is_repeated: bool,

@@ -1,9 +1,9 @@
 -- Replaces the amounts that a request has reserved with its usage.
 -- KEYS: the client's state; its leases; its month.
 -- ARGV: the lease ("" for a request without a lease, which is counted here; "-" for usage that belongs to no request); "1" if this
--- may be a repetition, "2" if the request is counted without this lease, else "0"; the limit on tokens per minute ("" for no limit), the number of tokens taken, and the time at which they are
--- fully available again, in microseconds of the server's clock; the tokens of the request and of the response; the lifetimes of the
--- state and of the month, in seconds.
+-- may be a repetition, "2" if the request is counted without this lease, else "0"; the limit on tokens per minute ("" for no limit),
+-- the number of tokens taken, and the time at which they are fully available again, in microseconds of the server's clock; the
+-- tokens of the request and of the response; the lifetimes of the state and of the month, in seconds.
 local state, leases, month = KEYS[1], KEYS[2], KEYS[3]
 local lease, limit, taken, full_again = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local input, output = tonumber(ARGV[6]), tonumber(ARGV[7])
